@@ -1,0 +1,64 @@
+"""The typed ``SUPERVISION`` setting: every name, its unit and its default stand here and nowhere else.
+
+A value is read when it is used, so ``override_settings(SUPERVISION={...})`` works in tests.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings as django_settings
+
+
+class Settings:
+    """Each attribute may be overridden by the key of the same name in Django's ``SUPERVISION`` dictionary."""
+
+    DATABASE: str = "default"
+    """The database alias that holds the kernel's tables. Atomic steps write there."""
+
+    LEASE_SECONDS: float = 15.0
+    """A worker that has not beaten for this long is given up. Generous: C code that holds the GIL starves beats."""
+    BEAT_SECONDS: float = 3.0
+    """How often a worker beats; at most a third of the lease time."""
+    PROGRESS_SECONDS: float = 0.5
+    """Progress that a body reports is written at most this often."""
+    OFFER_SECONDS: float = 2.0
+    """How long a due task that was handed to a cluster is not offered again. Nobody took it: offered again."""
+    TICK_SECONDS: float = 1.0
+    """How often each cluster reaps and expires."""
+    TICK_BATCH: int = 500
+    """How many tasks one tick handles of each kind."""
+    MAX_RECOVERIES: int = 5
+    """A task whose worker was lost more often than this since its last checkpoint is a dead letter: it is poison."""
+    LOCK_TIMEOUT_SECONDS: float = 5.0
+    """How long a verb of a person waits for a busy row before it reports ``Busy``."""
+    STOP_GRACE_SECONDS: float = 30.0
+    """How long a stopping cluster waits for bodies to reach their next checkpoint."""
+    RECONNECT_SECONDS: float = 60.0
+    """How long a worker that lost its database tries to park its task before it leaves the task to the reaper."""
+
+    QUESTION_EXPIRES_AFTER: timedelta | None = timedelta(days=7)
+    """A question nobody answers expires, and its task with it. None: never."""
+
+    MAX_ARGUMENTS_BYTES: int = 256 * 1024
+    MAX_DECISIONS_BYTES: int = 48 * 1024
+    """The task row is rewritten at each checkpoint: keep it small."""
+    MAX_RESULT_BYTES: int = 1024 * 1024
+    MAX_PAYLOAD_BYTES: int = 256 * 1024
+    """Of one log entry, question, answer or signal."""
+    LOG_PAGE_SIZE: int = 50
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.isupper():
+            overrides: dict[str, Any] = getattr(django_settings, "SUPERVISION", {})
+            if name in overrides:
+                return overrides[name]
+        return object.__getattribute__(self, name)
+
+
+settings = Settings()
+
+
+def unknown_names() -> list[str]:
+    """The keys of ``SUPERVISION`` that mean nothing, most likely misspelt."""
+    overrides: dict[str, Any] = getattr(django_settings, "SUPERVISION", {})
+    return sorted(name for name in overrides if name not in Settings.__annotations__)

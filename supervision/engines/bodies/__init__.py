@@ -1,0 +1,64 @@
+"""Checkpointed bodies: an ordinary function, driven from its start each time, that skips ahead by what is durable."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from supervision.engines import registry
+from supervision.engines.context import Context
+from supervision.engines.registry import Body
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class BodyEngine:
+    """Calls the function with the context and the task's arguments; its return value is the task's result."""
+
+    def run(self, body: Body, context: Context) -> Any:
+        return body.function(context, **context.arguments)
+
+
+def body(
+    name: str,
+    *,
+    version: int = 1,
+    queue: str = "default",
+    priority: int = 5,
+    expires_after: timedelta | None = None,
+    sensitive: Sequence[str] = (),
+    label: str = "",
+) -> Callable[[F], F]:
+    """Registers a function as the body ``name``; the function itself stays an ordinary one.
+
+    Its first parameter is the context, the others are the task's arguments, checked when a task is created.
+    ``version`` grows when running tasks can't go on with the new code. ``queue`` is the lane of workers, ``priority`` 0
+    runs first and 9 last. ``sensitive`` names arguments that every reader masks. ``label`` is shown to people.
+
+    >>> @body("greet", expires_after=timedelta(days=7))
+    ... def greet(task, *, name: str):
+    ...     return {"greeting": task.ask("words", f"How shall we greet {name}?")}
+    """
+
+    def decorate(function: F) -> F:
+        if inspect.iscoroutinefunction(function):
+            raise TypeError(f"Body {name!r} is async; only ordinary functions can be bodies so far.")
+        parameters = list(inspect.signature(function).parameters)
+        if not parameters:
+            raise TypeError(f"Body {name!r} takes no parameter; the first one is the task's context.")
+        unknown = [each for each in sensitive if each not in parameters[1:]]
+        if unknown:
+            raise TypeError(f"Body {name!r} has no parameter {', '.join(unknown)}, which sensitive= names.")
+        if not 0 <= priority <= 9:
+            raise ValueError(f"Body {name!r} has priority {priority}; it must be from 0 to 9.")
+        registry.register(
+            Body(
+                name=name, function=function, engine=BodyEngine(), version=version, queue=queue, priority=priority,
+                expires_after=expires_after, sensitive=tuple(sensitive), label=label or name,
+            )
+        )  # fmt: skip
+        return function
+
+    return decorate

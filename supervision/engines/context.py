@@ -1,0 +1,249 @@
+"""What every engine hands to the author's code: the durable side of one drive.
+
+Every call either returns, having recorded what it says, or ends the drive. After an end each further call raises it
+again, so a bare ``except:`` in the author's code can't make a parked task go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.db import DatabaseError
+
+from supervision.errors import (
+    Cancelled,
+    ConnectionLost,
+    DriveEnded,
+    LeaseLost,
+    Paused,
+    QuestionAsked,
+    SupervisionError,
+    WorkerStopping,
+)
+from supervision.kernel import lease as leases
+from supervision.kernel import masking, questions, sql, storable
+from supervision.kernel.lease import Requests, Taken
+from supervision.kernel.question_form import Ask
+from supervision.kernel.states import Reason, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+logger = logging.getLogger("supervision.bodies")
+_NOW = timedelta(0)
+
+
+class Pulse(Protocol):
+    """The beat of the worker, as far as the context needs it."""
+
+    def is_fresh(self) -> bool:
+        """Whether a beat got through within two thirds of the lease time."""
+
+    def is_lost(self) -> bool:
+        """Whether a beat learned that the lease is gone."""
+
+    def beat(self) -> bool:
+        """Beats now, on the calling thread; False: the lease is gone."""
+
+    def progress(self, done: int | None, total: int | None, text: str | None) -> None:
+        """Shown with one of the next beats."""
+
+
+class Context:
+    """``task`` in an author's body. One thread's, for one drive."""
+
+    def __init__(self, taken: Taken, *, pulse: Pulse, stopping: Callable[[], bool]) -> None:
+        self._taken = taken
+        self._pulse = pulse
+        self._stopping = stopping
+        self._thread = threading.get_ident()
+        self._answers: dict[str, Any] | None = None
+        self._secrets = masking.secrets_of(taken.arguments, taken.sensitive)
+        self._decided = storable.encode(taken.decisions, place="decisions", limit="MAX_DECISIONS_BYTES")
+        self.ended: DriveEnded | None = None
+        """Why this drive is over, once it is; for the driver."""
+        self.unwinding: Cancelled | None = None
+        """Set once ``Cancelled`` was raised: the body may only clean up."""
+        self.decisions: dict[str, Any] = taken.decisions
+        """The durable ``locked_decisions``: change it, and the next checkpoint records it. Keep it small."""
+
+    # --- who I am
+
+    @property
+    def id(self) -> UUID:
+        return self._taken.task_id
+
+    @property
+    def body(self) -> str:
+        return self._taken.body
+
+    @property
+    def subject(self) -> str:
+        return self._taken.subject
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return self._taken.arguments
+
+    @property
+    def version_at_start(self) -> int:
+        """The body's version when the task was created."""
+        return self._taken.body_version
+
+    @property
+    def owner(self) -> Any:
+        """The owning user as stored now, or None."""
+        if self._taken.owner_id is None:
+            return None
+        return get_user_model()._default_manager.filter(pk=self._taken.owner_id).first()
+
+    @property
+    def answers(self) -> Mapping[str, Any]:
+        """Key -> answer of every answered question of this task."""
+        if self._answers is None:
+            with self._kernel():
+                self._answers = questions.answers_of(self.id)
+        return self._answers
+
+    # --- the calls
+
+    def checkpoint(self, name: str = "", /, *, note: Any = None, **decisions: Any) -> None:
+        """Makes ``decisions`` (and what was changed in ``task.decisions``) durable, and observes requests.
+
+        One statement. Afterwards a crash costs what came after this point. Ends the drive when a pause was requested or
+        the worker is stopping; raises ``Cancelled`` when the task is being ended. ``note`` goes to the log.
+
+        >>> for row in rows[task.decisions.get("row", 0):]:
+        ...     handle(row)
+        ...     task.checkpoint(row=task.decisions.get("row", 0) + 1)
+        """
+        self._go_on()
+        self.decisions.update(decisions)
+        self._record("task_checkpointed", name, {} if note is None else {"note": note})
+
+    def ask(
+        self,
+        key: str,
+        prompt: str = "",
+        *,
+        kind: str = "",
+        choices: Mapping[str, str] | Sequence[str] = (),
+        help: str = "",
+        expires_after: timedelta | None = None,
+    ) -> Any:
+        """The answer to the question ``key``, if it has one; else asks a person and parks (QuestionAsked).
+
+        The same key gives the same answer for ever: a new question needs a new key. See ``Ask`` for the kinds.
+        """
+        return self.ask_all([Ask(key, prompt, kind, choices, help, expires_after)])[key]
+
+    def ask_all(self, asks: Sequence[Ask]) -> dict[str, Any]:
+        """Key -> answer, if all have one; else asks those that are new, together, and parks until all are answered."""
+        self._go_on()
+        keys = [each.key for each in asks]
+        if len(set(keys)) < len(keys):
+            raise SupervisionError(f"Two questions of one ask_all have the same key: {sorted(keys)}")
+        if all(key in self.answers for key in keys):
+            return {key: self.answers[key] for key in keys}
+        with self._kernel():
+            refused = questions.ask(self.id, self._taken.lease, asks, decisions=self._changed())
+        if refused:
+            raise self._unwind(refused)  # again in a clean-up, which can't wait: the task is ending
+        raise self._end(QuestionAsked(keys[0]))
+
+    def log(self, message: str, **data: Any) -> None:
+        """Adds a message for people to the task's log: one statement, durable at once."""
+        self._go_on()
+        text = storable.text(message, 10_000)
+        self._record("message_logged", "", {"message": text, "data": data} if data else {"message": text})
+
+    def progress(self, done: int | None = None, total: int | None = None, text: str | None = None) -> None:
+        """Shows how far it is. Cheap: written with one of the next beats, and never to the task's row."""
+        self._go_on()
+        self._pulse.progress(done, total, text)
+
+    # --- how a drive goes on or ends
+
+    def _record(self, event: str, name: str, payload: dict[str, Any]) -> None:
+        """One checkpoint statement with an entry; then what was requested is observed."""
+        changed = self._changed()
+        encoded = storable.encode(
+            masking.mask_values(payload, self._secrets), place=name or event, limit="MAX_PAYLOAD_BYTES"
+        )
+        with self._kernel():
+            requests = leases.checkpoint(
+                self.id,
+                self._taken.lease,
+                event=event,
+                name=name,
+                payload=encoded,
+                decisions=None if changed is None else self._decided,
+            )
+        self._observe(requests)
+
+    def _changed(self) -> dict[str, Any] | None:
+        """The decisions, if they differ from what was last recorded."""
+        decided = storable.encode(self.decisions, place="decisions", limit="MAX_DECISIONS_BYTES")
+        if decided == self._decided:
+            return None
+        self._decided = decided
+        return self.decisions
+
+    def _observe(self, requests: Requests) -> None:
+        """Cancel beats pause, pause beats a stopping worker; in a body that cleans up only the worker's stop counts."""
+        if (requests.ending or requests.is_overdue) and self.unwinding is None:
+            raise self._unwind(requests)
+        if requests.pause and self.unwinding is None:
+            self._park(Reason.USER_PAUSED)
+            raise self._end(Paused())
+        if self._stopping():
+            self._park(Reason.WORKER_STOPPING)
+            raise self._end(WorkerStopping())
+
+    def _unwind(self, requests: Requests) -> Cancelled:
+        """What to raise in a body whose task is being ended."""
+        if self.unwinding is None:
+            self.unwinding = Cancelled(requests.ending or State.EXPIRED, requests.ending_reason or Reason.EXPIRED.value)
+        return self.unwinding
+
+    def _park(self, reason: Reason) -> None:
+        with self._kernel():
+            leases.park(self.id, self._taken.lease, reason.value, wake_after=_NOW)
+
+    def _end(self, end: DriveEnded) -> DriveEnded:
+        self.ended = end
+        return end
+
+    def _go_on(self) -> None:
+        """Refuses a call after the end of the drive, from another thread, or without a beating heart."""
+        if self.ended is not None:
+            raise self.ended
+        if threading.get_ident() != self._thread:
+            raise SupervisionError("task.* may only be called from the thread that runs the body.")
+        if self._pulse.is_lost():
+            raise self._end(LeaseLost())
+        if not self._pulse.is_fresh():
+            with self._kernel():
+                lives = self._pulse.beat()
+            if not lives:
+                raise self._end(LeaseLost())
+
+    @contextmanager
+    def _kernel(self) -> Iterator[None]:
+        """A call into the kernel: what ends the drive there is remembered, a lost connection is called by its name."""
+        try:
+            yield
+        except DriveEnded as end:
+            self.ended = end
+            raise
+        except DatabaseError as error:
+            if sql.is_connection_lost(error):
+                raise self._end(ConnectionLost()) from error
+            raise

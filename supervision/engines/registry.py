@@ -1,0 +1,101 @@
+"""The registry: bodies by name. A task names its body by a string, and nothing else is ever resolved or imported."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Protocol
+
+from supervision.errors import InvalidArguments, UnknownBody
+
+
+class Engine(Protocol):
+    """What interprets a body. It gets the context of the drive and returns the task's result."""
+
+    def run(self, body: Body, context: Any) -> Any:
+        """Drives until the body returns or something ends the drive; writes only through the context."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """A registered body. ``version`` grows when running tasks can't go on with the new code; ``sensitive`` names the
+    arguments that every reader masks; ``expires_after`` counts from the start."""
+
+    name: str
+    function: Callable[..., Any]
+    engine: Engine
+    version: int = 1
+    queue: str = "default"
+    priority: int = 5
+    expires_after: timedelta | None = None
+    sensitive: tuple[str, ...] = ()
+    label: str = ""
+    compatible_with: frozenset[int] = field(default_factory=frozenset)
+
+    def check_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments with the signature's defaults left to the code. Raises InvalidArguments, naming each fault."""
+        signature = inspect.signature(self.function)
+        parameters = list(signature.parameters.values())
+        takes = _named(parameters[1:])
+        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+        unknown = sorted(set(arguments) - {parameter.name for parameter in parameters[1:]})
+        if unknown and not takes_any:
+            raise InvalidArguments(self.name, f"unknown: {', '.join(unknown)}; it takes {takes}")
+        try:
+            signature.bind(None, **arguments)
+        except TypeError as error:
+            raise InvalidArguments(self.name, f"{error}; it takes {takes}") from None
+        return dict(arguments)
+
+
+_bodies: dict[str, Body] = {}
+_duplicates: list[tuple[str, str, str]] = []
+
+
+def register(body: Body) -> None:
+    """Adds the body. A second one of its name is kept out and reported by a system check (``supervision.E007``)."""
+    known = _bodies.get(body.name)
+    if known is not None and _place(known) != _place(body):
+        _duplicates.append((body.name, _place(known), _place(body)))
+        return
+    _bodies[body.name] = body
+
+
+def unregister(name: str) -> None:
+    """Takes a body out again: for tests, and for ``testing.registered``."""
+    _bodies.pop(name, None)
+    _duplicates[:] = [row for row in _duplicates if row[0] != name]
+
+
+def get(name: str) -> Body:
+    """The body of that name, or UnknownBody, which names those that there are."""
+    try:
+        return _bodies[name]
+    except KeyError:
+        raise UnknownBody(name, sorted(_bodies)) from None
+
+
+def bodies() -> list[Body]:
+    """All registered bodies, by name."""
+    return [_bodies[name] for name in sorted(_bodies)]
+
+
+def known_versions() -> dict[str, int]:
+    """Body name -> version: what this process can drive."""
+    return {name: body.version for name, body in _bodies.items()}
+
+
+def duplicates() -> list[tuple[str, str, str]]:
+    """(name, first place, second place) of names that were registered twice."""
+    return list(_duplicates)
+
+
+def _place(body: Body) -> str:
+    function = inspect.unwrap(body.function)
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def _named(parameters: Iterable[inspect.Parameter]) -> str:
+    return ", ".join(parameter.name for parameter in parameters) or "no arguments"

@@ -1,0 +1,79 @@
+"""Starting tasks by their body's name: what surfaces and code call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import models
+
+from supervision.engines import registry
+from supervision.kernel import creation
+from supervision.kernel.models import Task
+
+
+def start(
+    body: str,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    owner: Any = None,
+    subject: str = "",
+    subject_object: models.Model | None = None,
+    queue: str = "",
+    priority: int | None = None,
+    start_at: datetime | None = None,
+    expires_at: datetime | None = None,
+    expires_after: timedelta | None = None,
+    idempotency_key: str = "",
+    concurrency_key: str = "",
+    by: Any = None,
+    note: str = "",
+) -> Task:
+    """A new pending task of the registered ``body``, with what its registration says where nothing else is given.
+
+    In the caller's transaction, if there is one: rolled back with it, and taken by a worker after its commit. Raises
+    UnknownBody, InvalidArguments, NotStorable, TooLarge, ConcurrencyKeyHeld, AlreadyPruned; see ``creation.create``.
+    """
+    known = registry.get(body)
+    return creation.create(
+        known.name,
+        known.check_arguments(arguments or {}),
+        body_version=known.version,
+        queue=queue or known.queue,
+        priority=known.priority if priority is None else priority,
+        sensitive=known.sensitive,
+        owner=owner,
+        subject=subject,
+        subject_object=subject_object,
+        start_at=start_at,
+        expires_at=expires_at,
+        expires_after=expires_after or known.expires_after,
+        idempotency_key=idempotency_key,
+        concurrency_key=concurrency_key,
+        by=by,
+        note=note,
+    )
+
+
+def retry(
+    task_id: UUID | str,
+    *,
+    by: Any = None,
+    note: str = "",
+    from_scratch: bool = False,
+    expected_generation: int | None = None,
+) -> Task:
+    """Forks the ended task on the body's current version; see ``creation.fork``. Raises UnknownBody if it is gone."""
+    source = Task.objects.filter(pk=task_id).only("body").first()
+    known = registry.get(source.body) if source is not None else None
+    return creation.fork(
+        task_id,
+        by=by,
+        note=note,
+        from_scratch=from_scratch,
+        body_version=known.version if known else None,
+        expires_after=known.expires_after if known else None,
+        expected_generation=expected_generation,
+    )

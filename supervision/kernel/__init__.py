@@ -1,0 +1,1 @@
+"""The rows, and the only code that writes them."""

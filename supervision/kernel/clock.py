@@ -1,0 +1,24 @@
+"""The one clock: the database's. Never ``datetime.now()`` or ``timezone.now()`` for a deadline, lease, beat or expiry.
+
+Both functions add ``supervision.clock_shift`` (a session setting, empty in production) so that tests can travel.
+``now()`` of PostgreSQL is banned: in a caller's long transaction it stands still and accepts what has expired.
+"""
+
+from django.db.models import DateTimeField, Func
+
+
+class Now(Func):
+    """``statement_timestamp()``: STABLE, so an index can be searched with it. For sweeps, due-queries, and for guards
+    that are read again in a statement issued after the lock."""
+
+    function = "supervision_now_v1"
+    arity = 0
+    output_field = DateTimeField()
+
+
+class Clock(Func):
+    """``clock_timestamp()``: moves within a statement. A beat must not carry a time from before a lock wait."""
+
+    function = "supervision_clock_v1"
+    arity = 0
+    output_field = DateTimeField()

@@ -1,0 +1,108 @@
+"""The task table is the queue: what is due, offering it, and when to look again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from supervision.conf import settings
+from supervision.kernel import sql
+from supervision.kernel.transition import CHANNEL, retried
+
+__all__ = ["CHANNEL", "Offer", "offer", "seconds_until_next"]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A due task and its lease: what a worker needs to take it."""
+
+    task_id: UUID
+    lease: int
+
+
+# Lanes that have anything due or sleeping, by a loose scan of the partial index; or just the named ones.
+_LANES = """
+WITH RECURSIVE every(queue) AS (
+    SELECT min(queue) FROM supervision_task WHERE wake_at IS NOT NULL AND (pause_requested_at IS NULL OR ending <> '')
+    UNION ALL
+    SELECT (SELECT min(queue) FROM supervision_task
+             WHERE queue > every.queue AND wake_at IS NOT NULL AND (pause_requested_at IS NULL OR ending <> ''))
+      FROM every WHERE every.queue IS NOT NULL
+), lane AS (
+    SELECT queue FROM every WHERE queue IS NOT NULL AND %(queues)s::text[] IS NULL
+    UNION ALL
+    SELECT unnest(%(queues)s::text[])
+)
+"""
+
+_DUE = """
+       wake_at IS NOT NULL AND (pause_requested_at IS NULL OR ending <> '')
+   AND wake_at <= supervision_now_v1()
+   AND (offered_until IS NULL OR offered_until <= supervision_now_v1())
+"""
+
+# Each lane and priority is visited on its own: ordered over all at once the index would be read through every sleeper.
+# Candidates are found without locks; the few that are taken are locked, and judged again, by id.
+_OFFER = f"""
+{_LANES}, known AS (
+    SELECT * FROM unnest(%(bodies)s::text[], %(versions)s::int[]) AS known(body, version)
+), candidate AS (
+    SELECT due.id, due.priority, due.wake_at
+      FROM lane CROSS JOIN generate_series(0, 9) AS level(priority)
+     CROSS JOIN LATERAL (
+        SELECT id, task.priority, wake_at
+          FROM supervision_task AS task
+         WHERE task.queue = lane.queue AND task.priority = level.priority AND {_DUE}
+           AND EXISTS (SELECT 1 FROM known WHERE known.body = task.body AND task.body_version <= known.version)
+         ORDER BY wake_at LIMIT %(limit)s + 16
+     ) AS due
+     ORDER BY due.priority, due.wake_at LIMIT %(limit)s + 16
+), chosen AS (
+    SELECT id FROM supervision_task
+     WHERE id IN (SELECT id FROM candidate) AND {_DUE}
+     ORDER BY priority, wake_at LIMIT %(limit)s
+       FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE supervision_task AS task
+   SET offered_until = supervision_now_v1() + %(offer)s::interval
+  FROM chosen WHERE task.id = chosen.id
+RETURNING task.id, task.lease
+"""  # noqa: S608 - constants only
+
+_NEXT = f"""
+{_LANES}
+SELECT extract(epoch FROM min(next.wake_at) - supervision_now_v1())::float
+  FROM lane CROSS JOIN generate_series(0, 9) AS level(priority)
+ CROSS JOIN LATERAL (
+    SELECT wake_at FROM supervision_task AS task
+     WHERE task.queue = lane.queue AND task.priority = level.priority
+       AND wake_at IS NOT NULL AND (pause_requested_at IS NULL OR ending <> '')
+       AND wake_at > supervision_now_v1()
+     ORDER BY wake_at LIMIT 1
+ ) AS next
+"""  # noqa: S608 - constants only
+
+
+@retried
+def offer(limit: int, *, queues: Sequence[str] | None, bodies: Mapping[str, int]) -> list[Offer]:
+    """Up to ``limit`` due tasks, most urgent first, marked as offered for OFFER_SECONDS so that nobody else gets them.
+
+    Only of ``queues`` (None: all) and only what ``bodies`` (name -> newest version that this process knows) can drive:
+    the rest is left to other clusters. Rows that are locked right now are skipped.
+    """
+    rows = sql.run(
+        _OFFER,
+        {
+            "limit": limit, "queues": None if queues is None else list(queues), "bodies": list(bodies),
+            "versions": list(bodies.values()), "offer": timedelta(seconds=settings.OFFER_SECONDS),
+        },
+    )  # fmt: skip
+    return [Offer(row[0], row[1]) for row in rows]
+
+
+def seconds_until_next(*, queues: Sequence[str] | None) -> float | None:
+    """How long until the next sleeping task wakes, by the database's clock; None: nothing sleeps."""
+    rows = sql.run(_NEXT, {"queues": None if queues is None else list(queues)})
+    return rows[0][0] if rows and rows[0][0] is not None else None

@@ -1,0 +1,314 @@
+"""Take, checkpoint, beat, reap: what a worker may do, and how it loses the right to.
+
+Every write of a worker carries its lease. The statements of the hot path stand here as SQL.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F
+
+from supervision.conf import settings
+from supervision.errors import LeaseLost
+from supervision.kernel import crash, sql, storable
+from supervision.kernel.clock import Clock
+from supervision.kernel.ends import finish
+from supervision.kernel.models import Heartbeat, Task
+from supervision.kernel.states import Reason, State
+from supervision.kernel.transition import announce, committing, locked, retried, write
+
+
+@dataclass(frozen=True)
+class Requests:
+    """What was asked of a running task, as one statement saw it."""
+
+    pause: bool = False
+    ending: str = ""
+    ending_reason: str = ""
+    is_overdue: bool = False
+
+    def __bool__(self) -> bool:
+        return self.pause or bool(self.ending) or self.is_overdue
+
+
+@dataclass
+class Taken:
+    """A won take: all that the drive starts from. ``lease`` fences each of its writes."""
+
+    task_id: UUID
+    lease: int
+    body: str
+    body_version: int
+    arguments: dict[str, Any]
+    sensitive: list[str]
+    decisions: dict[str, Any]
+    log_length: int
+    recoveries: int
+    subject: str
+    owner_id: Any
+    root_id: UUID
+    requests: Requests
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """The process that drives: what the beat row says of it."""
+
+    name: str
+    host: str
+    pid: int
+
+    @classmethod
+    def current(cls) -> Worker:
+        pid = os.getpid()
+        return cls(f"{os.uname().nodename}:{pid}", host_identity(), pid)
+
+
+@cache
+def host_identity() -> str:
+    """This boot of this machine and pid namespace: where a pid means something. Host names repeat among containers."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return os.uname().nodename
+    return f"{boot} {namespace}"
+
+
+# --- take -------------------------------------------------------------------------------------------------------------
+
+_TAKE_LOCK = "SELECT lease FROM supervision_task WHERE id = %(task_id)s::uuid FOR NO KEY UPDATE"
+
+# A statement of its own after the lock: its clock is read after the wait, so nothing expired is taken.
+_TAKE = """
+WITH task AS (
+    UPDATE supervision_task
+       SET current_state = 'running', watchdog_stop_reason = '', state_changed_at = supervision_now_v1(),
+           started_at = COALESCE(started_at, supervision_now_v1()),
+           lease = lease + 1, wake_at = NULL, offered_until = NULL, log_length = log_length + 1
+     WHERE id = %(task_id)s::uuid AND lease = %(lease)s AND current_state IN ('pending', 'parked')
+       AND wake_at <= supervision_now_v1()
+       AND (ending <> '' OR (pause_requested_at IS NULL
+                             AND (expires_at IS NULL OR expires_at > supervision_now_v1())))
+    RETURNING *
+), beat AS (
+    INSERT INTO supervision_heartbeat AS heartbeat
+           (task_id, lease, worker, host, pid, started_at, beat_at, progress_text)
+    SELECT id, lease, %(worker)s, %(host)s, %(pid)s, supervision_clock_v1(), supervision_clock_v1(), '' FROM task
+    ON CONFLICT (task_id) DO UPDATE
+       SET lease = excluded.lease, worker = excluded.worker, host = excluded.host, pid = excluded.pid,
+           started_at = excluded.started_at, beat_at = excluded.beat_at
+     WHERE heartbeat.lease < excluded.lease
+), entry AS (
+    INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
+    SELECT id, log_length, 'task_taken', '', '{}', lease, %(worker)s FROM task
+)
+SELECT id, lease, body, body_version, arguments::text, sensitive::text, locked_decisions::text, log_length, recoveries,
+       subject, owner_id, COALESCE(root_id, id), ending, ending_reason, generation
+  FROM task
+"""
+
+
+@retried
+def take(task_id: UUID | str, lease: int, worker: Worker | None = None) -> Taken | None:
+    """Wins the right to drive the task, or None: somebody else has it, it isn't due, is held, has expired or ended.
+
+    ``lease`` is the row's when it was offered; afterwards the row's is one more, so a second package of one offer
+    matches nothing. One short transaction: row lock; then update, beat row and entry in one statement. A task that is
+    being ended is taken for unwinding even if it is held or past its expiry.
+    """
+    by = worker or Worker.current()
+    parameters = {"task_id": str(task_id), "lease": lease, "worker": by.name, "host": by.host, "pid": by.pid}
+    with committing("take"):
+        sql.run(_TAKE_LOCK, parameters)
+        rows = sql.run(_TAKE, parameters)
+    if not rows:
+        return None
+    row = rows[0]
+    announce(
+        Task(pk=row[0], body=row[2], current_state=State.RUNNING, generation=row[14], lease=row[1], log_length=row[7]),
+        "task_taken",
+    )
+    return Taken(
+        task_id=row[0], lease=row[1], body=row[2], body_version=row[3], arguments=json.loads(row[4]),
+        sensitive=json.loads(row[5]), decisions=json.loads(row[6]), log_length=row[7], recoveries=row[8],
+        subject=row[9], owner_id=row[10], root_id=row[11], requests=Requests(ending=row[12], ending_reason=row[13]),
+    )  # fmt: skip
+
+
+# --- checkpoint -------------------------------------------------------------------------------------------------------
+
+_CHECKPOINT = """
+WITH task AS (
+    UPDATE supervision_task
+       SET log_length = log_length + 1, recoveries = 0,
+           locked_decisions = COALESCE(%(decisions)s::jsonb, locked_decisions)
+     WHERE id = %(task_id)s::uuid AND lease = %(lease)s AND current_state = 'running'
+    RETURNING id, log_length, lease, pause_requested_at IS NOT NULL AS pause, ending, ending_reason,
+              COALESCE(expires_at <= supervision_now_v1(), false) AS is_overdue
+), entry AS (
+    INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
+    SELECT id, log_length, %(event)s, %(name)s, %(payload)s::jsonb, lease, '' FROM task
+)
+SELECT pause, ending, ending_reason, is_overdue, log_length FROM task
+"""
+
+
+@retried
+def checkpoint(
+    task_id: UUID | str,
+    lease: int,
+    *,
+    event: str = "task_checkpointed",
+    name: str = "",
+    payload: str = "{}",
+    decisions: str | None = None,
+) -> Requests:
+    """Makes progress durable: one statement, one round trip, one commit. Returns what was asked of the task meanwhile.
+
+    ``payload`` and ``decisions`` are JSON texts from ``storable.encode``; None leaves the decisions as they are.
+    Raises LeaseLost, having written nothing, unless the task runs under this lease. A task past its expiry is recorded
+    all the same (the work was done) and says so.
+    """
+    crash.point("checkpoint:before_commit")
+    rows = sql.run(
+        _CHECKPOINT,
+        {
+            "task_id": str(task_id), "lease": lease, "event": event, "name": name, "payload": payload,
+            "decisions": decisions,
+        },
+    )  # fmt: skip
+    crash.point("checkpoint:after_commit")
+    if not rows:
+        raise LeaseLost
+    pause, ending, ending_reason, is_overdue, _length = rows[0]
+    return Requests(pause=pause, ending=ending, ending_reason=ending_reason, is_overdue=is_overdue)
+
+
+# --- park -------------------------------------------------------------------------------------------------------------
+
+
+@retried
+def park(
+    task_id: UUID | str,
+    lease: int,
+    reason: str,
+    *,
+    wake_after: timedelta | None = None,
+    actor: str = "",
+    payload: Mapping[str, Any] | None = None,
+    decisions: Mapping[str, Any] | None = None,
+) -> None:
+    """Parks the running task; due after ``wake_after`` of the database's clock, or when somebody wakes it if None.
+
+    For waits that nothing outside can satisfy meanwhile; a wait for an answer or a signal checks it under the lock and
+    has a verb of its own. ``decisions``, where given, become the row's in the same commit. A task that is being ended is due at once instead. Raises LeaseLost.
+    """
+    with committing("park"), locked(task_id, lease=lease) as task:
+        wake_at = task.db_now if task.ending else None if wake_after is None else task.db_now + wake_after
+        write(
+            task,
+            to=State.PARKED,
+            reason=reason,
+            event="task_parked",
+            bump=reason == Reason.USER_PAUSED,
+            actor=actor,
+            payload={"reason": reason, **(payload or {})},
+            wake_at=wake_at,
+            **({} if decisions is None else {"locked_decisions": decisions}),
+        )
+
+
+# --- beat -------------------------------------------------------------------------------------------------------------
+
+_BEAT = """
+UPDATE supervision_heartbeat
+   SET beat_at = supervision_clock_v1(),
+       progress_done = COALESCE(%(done)s::bigint, progress_done),
+       progress_total = COALESCE(%(total)s::bigint, progress_total),
+       progress_text = COALESCE(%(text)s::text, progress_text)
+ WHERE task_id = %(task_id)s::uuid AND lease = %(lease)s
+RETURNING 1
+"""
+
+
+def beat(
+    task_id: UUID | str, lease: int, *, done: int | None = None, total: int | None = None, text: str | None = None
+) -> bool:
+    """Says that the worker lives, with its progress. False: the lease is gone. Locks the beat row alone."""
+    shown = None if text is None else storable.text(text, 200)[:200]
+    return bool(sql.run(_BEAT, {"task_id": str(task_id), "lease": lease, "done": done, "total": total, "text": shown}))
+
+
+# --- reap -------------------------------------------------------------------------------------------------------------
+
+
+def reap(task_id: UUID | str, *, lost: Worker | None = None) -> bool:
+    """Takes the task from a worker that is gone: parked ``worker_lost``, due now, lease + 1. False: it lives, or
+    isn't running.
+
+    Locks the task, then its beat row, and judges after: by the age of the beat, or, when the caller has seen the
+    process ``lost`` end, by its host and pid. Past MAX_RECOVERIES since the last checkpoint the task is a dead letter.
+    """
+    with committing("reap"), locked(task_id) as task:
+        if task.current_state != State.RUNNING:
+            return False
+        rows = Heartbeat.objects.using(settings.DATABASE).filter(task_id=task.pk, lease=task.lease)
+        list(rows.select_for_update(no_key=True).values_list("pk"))
+        # judged in a statement of its own, after both locks
+        stale = {"beat_at__gt": Clock() - timedelta(seconds=settings.LEASE_SECONDS)}
+        if lost is None:
+            if rows.filter(**stale).exists():
+                return False
+        elif not rows.filter(host=lost.host, pid=lost.pid).exists():
+            return False
+        beat_row = rows.first()
+        facts = {"worker": beat_row.worker, "beat_at": beat_row.beat_at.isoformat()} if beat_row else {}
+        _give_up(task, facts)
+    return True
+
+
+def _give_up(task: Task, facts: dict[str, Any]) -> None:
+    recoveries = task.recoveries + 1
+    task.lease += 1
+    if recoveries > settings.MAX_RECOVERIES:
+        finish(
+            task,
+            State.FAILED,
+            Reason.RECOVERIES_EXHAUSTED.of(recoveries),
+            actor="reaper",
+            payload={"reason": Reason.WORKER_LOST.value, "recoveries": recoveries, **facts},
+            lease=task.lease,
+            recoveries=recoveries,
+            failure=f"The worker was lost {recoveries} times in a row, last: {facts.get('worker', 'unknown')}",
+        )
+        return
+    write(
+        task,
+        to=State.PARKED,
+        reason=Reason.WORKER_LOST,
+        event="task_parked",
+        actor="reaper",
+        payload={"reason": Reason.WORKER_LOST.value, "recoveries": recoveries, **facts},
+        lease=task.lease,
+        recoveries=recoveries,
+        wake_at=task.db_now,
+    )
+
+
+def reap_process(*, host: str, pid: int) -> int:
+    """Reaps what the ended process ``pid`` of ``host`` was driving; the count. For whoever saw it end."""
+    driven = Heartbeat.objects.using(settings.DATABASE).filter(
+        host=host, pid=pid, task__current_state=State.RUNNING, task__lease=F("lease")
+    )
+    return sum(reap(task_id, lost=Worker("", host, pid)) for task_id in list(driven.values_list("task_id", flat=True)))

@@ -1,0 +1,97 @@
+"""Signals: what the outside world tells a task. Kept when they come early, consumed once, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+
+from supervision.conf import settings
+from supervision.errors import Refused
+from supervision.kernel import storable
+from supervision.kernel.actors import actor_ref
+from supervision.kernel.lease import Requests
+from supervision.kernel.models import Signal, Task
+from supervision.kernel.states import Reason, State
+from supervision.kernel.transition import committing, locked, retried, write
+
+
+def send(task_id: UUID | str, name: str, payload: Any = None, *, key: str = "", by: Any = None) -> Signal:
+    """Stores the signal and, if the task waits for one of this name, makes it due: one commit.
+
+    The same ``key`` for the same name twice is one signal: the first is returned. Raises Refused for a task that has
+    ended or is being ended, NotStorable, TooLarge, TaskNotFound, Busy. May stand in the caller's transaction.
+    """
+    storable.name(name, place="signal name")
+    storable.encode(payload, place=f"signal {name}", limit="MAX_PAYLOAD_BYTES")
+    with committing("signal"), locked(task_id) as task:
+        signals = Signal.objects.using(settings.DATABASE)
+        if key:
+            storable.name(key, place="signal key")
+            known = signals.filter(task_id=task.pk, name=name, key=key).first()
+            if known is not None:
+                return known
+        if task.is_terminal or task.ending:
+            raise Refused("signal", task, _("it has ended or is being ended."))
+        signal = signals.create(
+            task_id=task.pk, name=name, payload=payload, key=key, sent_by_ref=actor_ref(by), sent_at=task.db_now,
+            position=task.log_length + 1,
+        )  # fmt: skip
+        waits = task.watchdog_stop_reason == Reason.AWAITING_SIGNAL.of(name)
+        write(task, event="signal_sent", name=name, actor=actor_ref(by), payload={"signal": str(signal.pk)},
+              wake=waits and task.current_state == State.PARKED)  # fmt: skip
+    return signal
+
+
+@dataclass(frozen=True)
+class Waited:
+    """What a wait came to: a ``signal``, ``timed_out``, ``parked``, or ``requests`` that forbid to wait."""
+
+    signal: Signal | None = None
+    timed_out: bool = False
+    parked: bool = False
+    requests: Requests | None = None
+
+
+@retried
+def consume_or_park(
+    task_id: UUID | str, lease: int, name: str, *, timeout: timedelta | None, deadline: datetime | None, wait: str = ""
+) -> Waited:
+    """Consumes the oldest unconsumed signal of that name; else, past its ``deadline``, the wait is over; else parks.
+
+    One transaction. The signal is looked for after the lock, in a statement of its own, so a task never parks beside a
+    stored signal, and a signal wins over a timeout. ``timeout`` starts the first wait; its deadline is recorded in the
+    entry, and passed as ``deadline`` by later drives. ``wait`` names the wait in the log. Raises LeaseLost.
+    """
+    with committing("consume"), locked(task_id, lease=lease) as task:
+        signal = _next(task, name)
+        if signal is not None:
+            write(task, event="signal_consumed", name=wait or name,
+                  payload={"signal": str(signal.pk), "name": name, "payload": signal.payload})  # fmt: skip
+            signal.consumed_in = task.log_length
+            signal.save(update_fields=["consumed_in"])
+            return Waited(signal=signal)
+        if task.ending or task.is_overdue:
+            return Waited(requests=Requests(ending=task.ending, ending_reason=task.ending_reason,
+                                            is_overdue=task.is_overdue))  # fmt: skip
+        if deadline is None and timeout is not None:
+            deadline = task.db_now + timeout
+        if deadline is not None and deadline <= task.db_now:
+            write(task, event="signal_consumed", name=wait or name, payload={"signal": None, "name": name})
+            return Waited(timed_out=True)
+        reason = Reason.AWAITING_SIGNAL.of(name)
+        write(task, to=State.PARKED, reason=reason, event="task_parked", name=wait or name, wake_at=deadline,
+              payload={"reason": reason, "deadline": deadline.isoformat() if deadline else None})  # fmt: skip
+        return Waited(parked=True)
+
+
+def _next(task: Task, name: str) -> Signal | None:
+    return (
+        Signal.objects.using(settings.DATABASE)
+        .filter(task_id=task.pk, name=name, consumed_in=None)
+        .order_by("position")
+        .first()
+    )

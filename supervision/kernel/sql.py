@@ -1,0 +1,55 @@
+"""Running the kernel's own SQL: through a prepared statement where the connection allows it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+from django.db import OperationalError, connections
+
+from supervision.conf import settings
+
+LOCK_NOT_AVAILABLE = "55P03"
+DEADLOCK = "40P01"
+RETRYABLE = frozenset({DEADLOCK, "40001", LOCK_NOT_AVAILABLE, "57014"})
+"""Deadlock, serialization failure, lock timeout, statement cancelled: nothing was done, it may be tried again."""
+
+
+def connection() -> Any:
+    """The kernel's connection of this thread."""
+    return connections[settings.DATABASE]
+
+
+def run(query: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Executes one statement and returns its rows, JSON columns as text.
+
+    Prepared when the database's OPTIONS have a ``prepare_threshold`` (Django's default is none, which suits a
+    transaction-pooling proxy). Goes through Django's cursor when anybody counts or wraps queries.
+    """
+    wrapper = connection()
+    if wrapper.queries_logged or wrapper.execute_wrappers:
+        with wrapper.cursor() as cursor:
+            cursor.execute(query, parameters)
+            return list(cursor.fetchall()) if cursor.description else []
+    wrapper.validate_no_broken_transaction()
+    wrapper.ensure_connection()
+    wrapper.close_if_health_check_failed()
+    with wrapper.wrap_database_errors:
+        wrapper.ensure_connection()
+        with psycopg.Cursor(wrapper.connection) as cursor:
+            cursor.execute(query, parameters, prepare=True)
+            return cursor.fetchall() if cursor.description else []
+
+
+def sqlstate(error: BaseException) -> str | None:
+    """The SQLSTATE of a database error as Django wraps it; None where there is none (a dead connection)."""
+    return getattr(error.__cause__ or error, "sqlstate", None)
+
+
+def is_connection_lost(error: BaseException) -> bool:
+    """Whether the database went away: class 08, 57P0x (shut down, crashed, not yet up), or no SQLSTATE on a dead
+    connection."""
+    state = sqlstate(error)
+    if state is not None:
+        return state.startswith(("08", "57P0"))
+    raw = connection().connection
+    return isinstance(error, OperationalError) or (raw is not None and bool(raw.closed))

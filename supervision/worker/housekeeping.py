@@ -1,0 +1,89 @@
+"""What a cluster does about its tasks beside running them: the tick, dead processes, and django-q2's schedules."""
+
+import logging
+import queue
+import threading
+import time
+
+from django.db import connections
+from django.utils.translation import gettext as _
+from django_q.brokers import Broker
+from django_q.conf import Conf
+from django_q.scheduler import scheduler
+
+from supervision.conf import settings
+from supervision.kernel import lease
+from supervision.worker.tick import tick
+from supervision.worker.trouble import Trouble
+
+logger = logging.getLogger(__name__)
+
+
+class Housekeeping(threading.Thread):
+    """One thread with a connection of its own, which outlasts the database's restarts.
+
+    Start it after the last fork of its process. It is a daemon: no hanging database keeps the process from ending.
+    ``scheduling`` is the broker for which it also looks at django-q2's schedules, as often as django-q2 does.
+    """
+
+    SCHEDULE_SECONDS = 30.0
+
+    def __init__(self, scheduling: Broker | None = None) -> None:
+        super().__init__(name="supervision-housekeeping", daemon=True)
+        self._broker = scheduling if Conf.SCHEDULER else None
+        self._ended: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._unreaped: list[int] = []
+        self._finishing = False
+        self._schedule_at = time.monotonic() + self.SCHEDULE_SECONDS
+        self._trouble = Trouble(logger, _("keeping house"))
+
+    def reap(self, pid: int) -> None:
+        """A process of this host has ended: make due at once what it was driving. Returns at once."""
+        self._ended.put(pid)
+
+    def finish(self, seconds: float) -> None:
+        """Reap what is still to be reaped, and end; wait for that at most so long."""
+        self._ended.put(None)
+        self.join(seconds)
+
+    def run(self) -> None:
+        tick_at = time.monotonic()
+        while not (self._finishing and not self._unreaped):
+            self._await_news(max(0.0, tick_at - time.monotonic()))
+            try:
+                self._reap_ended()
+                if time.monotonic() >= tick_at and not self._finishing:
+                    tick_at = time.monotonic() + settings.TICK_SECONDS
+                    tick()
+                    self._schedule()
+            except Exception as error:
+                self._trouble.met(error)
+                connections.close_all()
+                tick_at = time.monotonic() + min(settings.TICK_SECONDS, 1.0)
+            else:
+                self._trouble.over()
+        connections.close_all()
+
+    def _await_news(self, seconds: float) -> None:
+        try:
+            while True:
+                pid = self._ended.get(timeout=seconds)
+                seconds = 0.0
+                if pid is None:
+                    self._finishing = True
+                else:
+                    self._unreaped.append(pid)
+        except queue.Empty:
+            pass
+
+    def _reap_ended(self) -> None:
+        while self._unreaped:
+            count = lease.reap_process(host=lease.host_identity(), pid=self._unreaped[0])
+            pid = self._unreaped.pop(0)
+            if count:
+                logger.warning(_("Process %(pid)s ended while it drove a task: the task is due again."), {"pid": pid})
+
+    def _schedule(self) -> None:
+        if self._broker is not None and time.monotonic() >= self._schedule_at:
+            self._schedule_at = time.monotonic() + self.SCHEDULE_SECONDS
+            scheduler(broker=self._broker)

@@ -1,0 +1,54 @@
+"""The tick: reap and expire. Finds ids without locks, then one short transaction a task; needs no leader."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from supervision.conf import settings
+from supervision.errors import Busy, Refused, TaskNotFound
+from supervision.kernel import lease, lifecycle
+from supervision.kernel.models import Question, Task
+
+logger = logging.getLogger("supervision.worker")
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What one tick did."""
+
+    reaped: int = 0
+    expired: int = 0
+
+
+def tick() -> Swept:
+    """One sweep over what is overdue, TICK_BATCH of each kind. Two at once are harmless. May raise database errors."""
+    tasks = Task.objects.using(settings.DATABASE)
+    batch = settings.TICK_BATCH
+    orphaned = tasks.orphaned().order_by("pk").values_list("pk", flat=True)[:batch]
+    overdue = tasks.overdue().order_by("expires_at").values_list("pk", flat=True)[:batch]
+    unanswered = (
+        Question.objects.using(settings.DATABASE)
+        .overdue()
+        .filter(task__ending="")
+        .order_by("expires_at")
+        .values_list("task_id", flat=True)[:batch]
+    )
+    return Swept(
+        reaped=_each(list(orphaned), lease.reap),
+        expired=_each(dict.fromkeys([*overdue, *unanswered]), lifecycle.expire),
+    )
+
+
+def _each(task_ids: Iterable[UUID], verb: Callable[[UUID], Any]) -> int:
+    """Runs the verb on each; what somebody else did first, or holds right now, is left to the next tick."""
+    done = 0
+    for task_id in task_ids:
+        try:
+            done += bool(verb(task_id))
+        except (Busy, Refused, TaskNotFound) as skipped:
+            logger.debug("tick: %s", skipped)
+    return done
