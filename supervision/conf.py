@@ -45,6 +45,8 @@ class Settings:
     MAX_RESULT_BYTES: int = 1024 * 1024
     MAX_PAYLOAD_BYTES: int = 256 * 1024
     """Of one log entry, question, answer or signal."""
+    MAX_UPLOAD_BYTES: int = 100 * 1024 * 1024
+    """Of one file that a person uploads: as an argument, or as an answer."""
     LOG_PAGE_SIZE: int = 50
 
     def __getattribute__(self, name: str) -> Any:

@@ -179,6 +179,52 @@ class QuestionWithdrawn(SupervisionError):
         super().__init__(_("This question was withdrawn: its task ended without it."))
 
 
+class NotEntitled(SupervisionError):
+    """This person may not answer this question. Nothing was written."""
+
+    def __init__(self, question: Any, why: str) -> None:
+        self.question, self.why = question, why
+        super().__init__(_("You can't answer this question: %(why)s") % {"why": why})
+
+
+class AlreadyVoted(SupervisionError):
+    """One vote a person. ``vote`` is the first one."""
+
+    def __init__(self, vote: Any) -> None:
+        self.vote = vote
+        said = _("yes") if vote.approves else _("no")
+        super().__init__(_("You have voted on this question already (%(vote)s).") % {"vote": said})
+
+
+# --- holds ------------------------------------------------------------------------------------------------------------
+
+
+class HoldNotFound(SupervisionError):
+    """There is no hold of that id."""
+
+    def __init__(self, hold_id: object) -> None:
+        super().__init__(_("There is no hold %(id)s.") % {"id": hold_id})
+
+
+class AlreadyHeld(SupervisionError):
+    """A hold of that body or queue stands. ``hold`` is the row."""
+
+    def __init__(self, hold: Any) -> None:
+        self.hold = hold
+        super().__init__(
+            _("The %(kind)s “%(name)s” is held already, by %(who)s.")
+            % {"kind": hold.get_kind_display(), "name": hold.name, "who": hold.held_by_ref}
+        )
+
+
+class AlreadyReleased(SupervisionError):
+    """Somebody was first. ``hold`` is the row."""
+
+    def __init__(self, hold: Any) -> None:
+        self.hold = hold
+        super().__init__(_("This hold was already released by %(who)s.") % {"who": hold.released_by_ref})
+
+
 # --- the end of a drive -----------------------------------------------------------------------------------------------
 #
 # These derive from BaseException: `except Exception` in an author's code must not swallow them.
@@ -241,6 +287,41 @@ class Cancelled(BaseException):
     def __init__(self, ending: str, reason: str) -> None:
         self.ending, self.reason = ending, reason
         super().__init__(reason)
+
+
+class StepFailed(SupervisionError):
+    """A step failed for good: its attempts are used up. Recorded, and raised again by every replay.
+
+    A body may catch it and go on another way. ``error_type`` and ``error`` are of the last attempt.
+    """
+
+    def __init__(self, step: str, error_type: str, error: str, attempts: int) -> None:
+        self.step, self.error_type, self.error, self.attempts = step, error_type, error, attempts
+        tries = _("after %(n)s attempts") % {"n": attempts} if attempts > 1 else _("at its only attempt")
+        super().__init__(
+            _("Step “%(step)s” failed %(tries)s: %(type)s: %(error)s")
+            % {"step": step, "tries": tries, "type": error_type, "error": error}
+        )
+
+
+class StepTimedOut(SupervisionError):
+    """A step's function ran longer than its ``timeout``: counted as a failed attempt."""
+
+    def __init__(self, step: str, seconds: float) -> None:
+        super().__init__(_("Step “%(step)s” ran longer than %(s)s s.") % {"step": step, "s": f"{seconds:g}"})
+
+
+class ReplayMismatch(Suspended):
+    """The code calls another function, or with other arguments, under the name of a recorded step. The task is parked
+    for an operator: a wrong result is never handed on."""
+
+
+class Retrying(Suspended):
+    """Parked until the next attempt of a step."""
+
+
+class ContinuedAsNew(Suspended):
+    """The body starts afresh with new arguments."""
 
 
 class Failure(SupervisionError):

@@ -1,5 +1,7 @@
 """Index: Django looks for models here."""
 
+from supervision.kernel.holds import Hold
 from supervision.kernel.models import Erasure, Heartbeat, LogEntry, Question, Signal, Task, Tombstone
+from supervision.kernel.votes import Vote
 
-__all__ = ["Erasure", "Heartbeat", "LogEntry", "Question", "Signal", "Task", "Tombstone"]
+__all__ = ["Erasure", "Heartbeat", "Hold", "LogEntry", "Question", "Signal", "Task", "Tombstone", "Vote"]

@@ -23,7 +23,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 from urllib.parse import quote
@@ -57,7 +57,7 @@ def database_url() -> str:
 class Cluster:
     """A cluster that was started, and all processes of its session."""
 
-    def __init__(self, log: Path, *arguments: str, workers: int = 2, supervision: dict[str, object] | None = None,
+    def __init__(self, log: Path, *arguments: str, workers: int = 2, supervision: Mapping[str, object] | None = None,
                  command: str = "supervision_worker") -> None:  # fmt: skip
         """Start it; ``wait_until_ready`` waits for it. ``supervision`` are SUPERVISION settings, as JSON allows."""
         self._log = log
@@ -70,7 +70,7 @@ class Cluster:
                     "DATABASE_URL": database_url(),
                     "DJANGO_SECRET_KEY": settings.SECRET_KEY,
                     "DJANGO_SETTINGS_MODULE": os.environ.get("SUPERVISION_CLUSTER_SETTINGS", "tests.cluster_settings"),
-                    "SUPERVISION_TEST": json.dumps(supervision or {}),
+                    "SUPERVISION_TEST": json.dumps(dict(supervision or {})),
                     "SUPERVISION_TEST_WORKERS": str(workers),
                 },
                 stdin=subprocess.DEVNULL,
@@ -150,7 +150,7 @@ class StartCluster(Protocol):
         self,
         *arguments: str,
         workers: int = 2,
-        supervision: dict[str, object] | None = None,
+        supervision: Mapping[str, object] | None = None,
         command: str = "supervision_worker",
     ) -> Cluster: ...
 

@@ -16,7 +16,9 @@ from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.db import DatabaseError
+from django.forms import Form
 
+from supervision.engines.durable import Durable
 from supervision.errors import (
     Cancelled,
     ConnectionLost,
@@ -56,7 +58,7 @@ class Pulse(Protocol):
         """Shown with one of the next beats."""
 
 
-class Context:
+class Context(Durable):
     """``task`` in an author's body. One thread's, for one drive."""
 
     def __init__(self, taken: Taken, *, pulse: Pulse, stopping: Callable[[], bool]) -> None:
@@ -67,6 +69,9 @@ class Context:
         self._answers: dict[str, Any] | None = None
         self._secrets = masking.secrets_of(taken.arguments, taken.sensitive)
         self._decided = storable.encode(taken.decisions, place="decisions", limit="MAX_DECISIONS_BYTES")
+        self._requests = taken.requests
+        """What was last seen to be asked of the task; observed by the next call that does anything new."""
+        self._start_remembering()
         self.ended: DriveEnded | None = None
         """Why this drive is over, once it is; for the driver."""
         self.unwinding: Cancelled | None = None
@@ -94,8 +99,8 @@ class Context:
 
     @property
     def version_at_start(self) -> int:
-        """The body's version when the task was created."""
-        return self._taken.body_version
+        """The body's version when the task was created: for code that goes on with old tasks in the old way."""
+        return self._taken.version_at_start
 
     @property
     def owner(self) -> Any:
@@ -125,8 +130,10 @@ class Context:
         ...     task.checkpoint(row=task.decisions.get("row", 0) + 1)
         """
         self._go_on()
+        self._refuse_in_step("checkpoint")
         self.decisions.update(decisions)
         self._record("task_checkpointed", name, {} if note is None else {"note": note})
+        self._enter(name or "checkpoint", is_recorded=False)
 
     def ask(
         self,
@@ -137,12 +144,18 @@ class Context:
         choices: Mapping[str, str] | Sequence[str] = (),
         help: str = "",
         expires_after: timedelta | None = None,
+        answer_form: str | type[Form] = "",
+        answerable_by: Any = "",
+        not_by: str | Sequence[str] = "",
+        approvals: int = 1,
     ) -> Any:
         """The answer to the question ``key``, if it has one; else asks a person and parks (QuestionAsked).
 
-        The same key gives the same answer for ever: a new question needs a new key. See ``Ask`` for the kinds.
+        The same key gives the same answer for ever: a new question needs a new key. See ``Ask`` for the
+        kinds, and for who may answer.
         """
-        return self.ask_all([Ask(key, prompt, kind, choices, help, expires_after)])[key]
+        ask = Ask(key, prompt, kind, choices, help, expires_after, answer_form, answerable_by, not_by, approvals)
+        return self.ask_all([ask])[key]
 
     def ask_all(self, asks: Sequence[Ask]) -> dict[str, Any]:
         """Key -> answer, if all have one; else asks those that are new, together, and parks until all are answered."""
@@ -152,15 +165,17 @@ class Context:
             raise SupervisionError(f"Two questions of one ask_all have the same key: {sorted(keys)}")
         if all(key in self.answers for key in keys):
             return {key: self.answers[key] for key in keys}
+        self._refuse_in_step("ask")
+        self._enter(keys[0], is_recorded=False)
         with self._kernel():
             refused = questions.ask(self.id, self._taken.lease, asks, decisions=self._changed())
-        if refused:
-            raise self._unwind(refused)  # again in a clean-up, which can't wait: the task is ending
+        self._refuse(refused, keys[0])
         raise self._end(QuestionAsked(keys[0]))
 
     def log(self, message: str, **data: Any) -> None:
         """Adds a message for people to the task's log: one statement, durable at once."""
         self._go_on()
+        self._refuse_in_step("log")
         text = storable.text(message, 10_000)
         self._record("message_logged", "", {"message": text, "data": data} if data else {"message": text})
 
@@ -172,21 +187,9 @@ class Context:
     # --- how a drive goes on or ends
 
     def _record(self, event: str, name: str, payload: dict[str, Any]) -> None:
-        """One checkpoint statement with an entry; then what was requested is observed."""
-        changed = self._changed()
-        encoded = storable.encode(
-            masking.mask_values(payload, self._secrets), place=name or event, limit="MAX_PAYLOAD_BYTES"
-        )
-        with self._kernel():
-            requests = leases.checkpoint(
-                self.id,
-                self._taken.lease,
-                event=event,
-                name=name,
-                payload=encoded,
-                decisions=None if changed is None else self._decided,
-            )
-        self._observe(requests)
+        """One checkpoint statement with an entry for people, in which secrets are masked."""
+        masked = masking.mask_values(payload, self._secrets)
+        self._write(event, name, storable.encode(masked, place=name or event, limit="MAX_PAYLOAD_BYTES"))
 
     def _changed(self) -> dict[str, Any] | None:
         """The decisions, if they differ from what was last recorded."""
@@ -196,30 +199,46 @@ class Context:
         self._decided = decided
         return self.decisions
 
-    def _observe(self, requests: Requests) -> None:
-        """Cancel beats pause, pause beats a stopping worker; in a body that cleans up only the worker's stop counts."""
-        if (requests.ending or requests.is_overdue) and self.unwinding is None:
-            raise self._unwind(requests)
-        if requests.pause and self.unwinding is None:
-            self._park(Reason.USER_PAUSED)
-            raise self._end(Paused())
+    def _enter(self, call: str, *, is_recorded: bool) -> None:
+        """At the start of a call: refuses it after the end of the drive; observes requests before anything new begins.
+
+        Cancel beats pause, and pause a stopping worker; in a body that cleans up only the worker's stop counts.
+        """
+        self._go_on()
+        if is_recorded:
+            return
+        if self.unwinding is None:
+            if self._requests.ending or self._requests.is_overdue:
+                raise self._unwind(self._requests, call)
+            if self._requests.pause:
+                self._park(Reason.USER_PAUSED)
+                raise self._end(Paused())
         if self._stopping():
             self._park(Reason.WORKER_STOPPING)
             raise self._end(WorkerStopping())
 
-    def _unwind(self, requests: Requests) -> Cancelled:
-        """What to raise in a body whose task is being ended."""
+    def _unwind(self, requests: Requests, call: str) -> Cancelled:
+        """What to raise in a body whose task is being ended; the first time it is logged with the call it is raised at.
+
+        Replayed, it is raised at the same call: the first one that is not recorded.
+        """
         if self.unwinding is None:
-            self.unwinding = Cancelled(requests.ending or State.EXPIRED, requests.ending_reason or Reason.EXPIRED.value)
+            reason = requests.ending_reason or Reason.EXPIRED.value
+            self.unwinding = Cancelled(requests.ending or State.EXPIRED, reason)
+            self._record("unwinding_started", call, {"reason": reason})
         return self.unwinding
 
     def _park(self, reason: Reason) -> None:
         with self._kernel():
-            leases.park(self.id, self._taken.lease, reason.value, wake_after=_NOW)
+            leases.park(self.id, self._taken.lease, reason.value, wake_after=_NOW, decisions=self._changed())
 
     def _end(self, end: DriveEnded) -> DriveEnded:
         self.ended = end
         return end
+
+    def _refuse_in_step(self, call: str) -> None:
+        if self._step is not None:
+            raise SupervisionError(f"task.{call}() was called inside the step {self._step!r}; move it out of the step.")
 
     def _go_on(self) -> None:
         """Refuses a call after the end of the drive, from another thread, or without a beating heart."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
+from django import forms as django_forms
+
+from supervision.engines import forms
 from supervision.errors import InvalidArguments, UnknownBody
 
 
@@ -33,9 +36,14 @@ class Body:
     sensitive: tuple[str, ...] = ()
     label: str = ""
     compatible_with: frozenset[int] = field(default_factory=frozenset)
+    hints: Mapping[str, Any] = field(default_factory=dict)
+    """Parameter -> annotation: what arguments are converted by."""
+    form: type[django_forms.Form] | None = None
+    """What a person fills in to start one; None: only code starts it."""
 
     def check_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments with the signature's defaults left to the code. Raises InvalidArguments, naming each fault."""
+        """The arguments as JSON, with the signature's defaults left to the code. Raises InvalidArguments, naming each
+        fault: one that the signature doesn't take or lacks, or that can't become what its annotation says."""
         signature = inspect.signature(self.function)
         parameters = list(signature.parameters.values())
         takes = _named(parameters[1:])
@@ -47,7 +55,14 @@ class Body:
             signature.bind(None, **arguments)
         except TypeError as error:
             raise InvalidArguments(self.name, f"{error}; it takes {takes}") from None
-        return dict(arguments)
+        dumped: dict[str, Any] = forms.dump(dict(arguments))
+        forms.load(self.name, self.hints, dumped, rows=False)
+        return dumped
+
+    def load_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of the row as the annotations say, for the call. Raises InvalidArguments, Failure (a row that
+        an argument names is gone)."""
+        return forms.load(self.name, self.hints, arguments)
 
 
 _bodies: dict[str, Body] = {}

@@ -63,6 +63,7 @@ def retry(
     by: Any = None,
     note: str = "",
     from_scratch: bool = False,
+    from_step: str = "",
     expected_generation: int | None = None,
 ) -> Task:
     """Forks the ended task on the body's current version; see ``creation.fork``. Raises UnknownBody if it is gone."""
@@ -73,6 +74,7 @@ def retry(
         by=by,
         note=note,
         from_scratch=from_scratch,
+        from_step=from_step,
         body_version=known.version if known else None,
         expires_after=known.expires_after if known else None,
         expected_generation=expected_generation,

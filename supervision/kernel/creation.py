@@ -13,23 +13,27 @@ from django.utils.translation import gettext as _
 
 from supervision.conf import settings
 from supervision.errors import AlreadyPruned, ConcurrencyKeyHeld, Refused
-from supervision.kernel import sql, storable
-from supervision.kernel.actors import actor_ref, owner_ref
-from supervision.kernel.models import Question, Task, Tombstone
-from supervision.kernel.states import LIVE
+from supervision.kernel import log, sql, storable
+from supervision.kernel.actors import actor_ref, owner_ref, person_ref
+from supervision.kernel.models import LogEntry, Question, Task, Tombstone
+from supervision.kernel.states import LIVE, Reason, first_word
 from supervision.kernel.transition import CHANNEL, announce, committing, locked
 
 # One statement: the row, its first entry and the notification. A conflict with any unique constraint inserts nothing.
 _CREATE = f"""
 WITH task AS (
     INSERT INTO supervision_task (
-        body, body_version, queue, priority, arguments, sensitive, owner_id, owner_ref,
+        body, body_version, version_at_start, replay_from, queue, priority, arguments, sensitive, owner_id, owner_ref,
+        created_by_ref,
         subject, subject_type_id, subject_pk, current_state, watchdog_stop_reason, generation, lease, log_length,
         locked_decisions, failure, wake_at, expires_at, recoveries, compensations_outstanding, ending, ending_reason,
         idempotency_key, concurrency_key, parent_id, parent_step, forked_from, root_id
     ) VALUES (
-        %(body)s, %(body_version)s, %(queue)s, %(priority)s, %(arguments)s::jsonb, %(sensitive)s::jsonb,
-        %(owner_id)s, %(owner_ref)s, %(subject)s, %(subject_type_id)s, %(subject_pk)s,
+        %(body)s, %(body_version)s, %(body_version)s, 0, %(queue)s, %(priority)s,
+        %(arguments)s::jsonb, %(sensitive)s::jsonb,
+        %(owner_id)s, %(owner_ref)s,
+        COALESCE((SELECT created_by_ref FROM supervision_task WHERE id = %(parent_id)s::uuid), %(created_by_ref)s),
+        %(subject)s, %(subject_type_id)s, %(subject_pk)s,
         'pending', '', 1, 0, 1, %(decisions)s::jsonb, '',
         COALESCE(%(start_at)s::timestamptz, supervision_now_v1()),
         COALESCE(%(expires_at)s::timestamptz,
@@ -57,6 +61,7 @@ def create(
     sensitive: Sequence[str] = (),
     owner: Any = None,
     owner_key: str = "",
+    created_by_key: str = "",
     subject: str = "",
     subject_object: models.Model | None = None,
     start_at: datetime | None = None,
@@ -103,6 +108,7 @@ def create(
         "root_id": root_id,
         "payload": storable.encode({"note": note} if note else {}, place="note", limit="MAX_PAYLOAD_BYTES"),
         "actor": actor_ref(by if by is not None else owner),
+        "created_by_ref": created_by_key or person_ref(by if by is not None else owner),
     }
     with committing("create"):
         task, is_new = _insert_or_find(parameters)
@@ -161,18 +167,26 @@ def fork(
     by: Any = None,
     note: str = "",
     from_scratch: bool = False,
+    from_step: str = "",
     body_version: int | None = None,
     expires_after: timedelta | None = None,
     expected_generation: int | None = None,
 ) -> Task:
     """A retry: a new task from an ended one, with its arguments, owner, subject and keys, linked to it.
 
-    It keeps the decisions and the answers, so that nobody is asked twice, unless ``from_scratch``. One live fork per
-    source: a second call returns the first one's. Raises Refused for a task that has not ended.
+    It keeps what was recorded before the failure: steps, waits, decisions, answers, so that nothing is done and nobody
+    asked twice. ``from_step`` keeps only what was recorded before that step; ``from_scratch`` nothing, and begins a
+    lineage of its own (new idempotency keys). One live fork per source: a second call returns the first one's. Raises
+    Refused for a task that has not ended, or that has no such step.
     """
     with committing("fork"), locked(task_id, expected_generation=expected_generation) as source:
         if source.current_state in LIVE:
             raise Refused("retry", source, _("it has not ended."))
+        before = _number_of(source, from_step) if from_step else source.log_length + 1
+        # every fork locks its source, so this look is no race
+        live = Task.objects.using(settings.DATABASE).live().filter(forked_from=source.pk).first()
+        if live is not None:
+            return live
         task = create(
             source.body,
             source.arguments,
@@ -182,29 +196,84 @@ def fork(
             sensitive=source.sensitive,
             owner=source.owner,
             owner_key=source.owner_ref,
+            created_by_key=source.created_by_ref,
             subject=source.subject,
             subject_object=source.subject_object,
             expires_after=expires_after,
             concurrency_key=source.concurrency_key,
             forked_from=source.pk,
-            root_id=source.root_id or source.pk,
-            decisions={} if from_scratch else source.locked_decisions,
+            root_id=None if from_scratch else source.root_id or source.pk,
+            decisions={} if from_scratch or from_step else source.locked_decisions,
             by=by,
             note=note,
         )
         if not from_scratch:
-            _keep_answers(source, task)
+            _keep_answers(source, task, before)
+            _keep_steps(source, task, before)
         return task
 
 
-def _keep_answers(source: Task, fork: Task) -> None:
+def _number_of(source: Task, step: str) -> int:
+    """The number of the first entry of that step."""
+    entries = LogEntry.objects.using(settings.DATABASE).filter(
+        task_id=source.pk, name=step, event__in=log.REPLAYED, sequence_num__gt=source.replay_from
+    )
+    number = entries.order_by("sequence_num").values_list("sequence_num", flat=True).first()
+    if number is None:
+        raise Refused("retry", source, _("it has no step “%(step)s”.") % {"step": step})
+    return number
+
+
+_KEEP_STEPS = """
+WITH kept AS (
+    SELECT row_number() OVER (ORDER BY sequence_num) AS place, *
+      FROM supervision_logentry
+     WHERE task_id = %(source)s::uuid AND sequence_num > %(after)s AND sequence_num < %(before)s
+       AND name <> '' AND event = ANY(%(events)s)
+       AND NOT (name = %(failed)s AND event = 'step_failed')
+), entry AS (
+    INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
+    SELECT %(fork)s::uuid, %(log_length)s + place, event, name,
+           payload || jsonb_build_object('kept_from', sequence_num), 0, %(actor)s
+      FROM kept
+    RETURNING 1
+)
+UPDATE supervision_task SET log_length = log_length + (SELECT count(*) FROM entry) WHERE id = %(fork)s::uuid
+RETURNING log_length
+"""
+_KEPT = ("step_completed", "step_failed", "step_intended", "signal_consumed", "slept")
+"""What a retry keeps: what is settled, and intentions, whose outcome may still be uncertain."""
+
+
+def _keep_steps(source: Task, fork: Task, before: int) -> None:
+    """Copies the recorded steps into the fork's log, but for the failure that ended the source: it runs again."""
+    failed = ""
+    if first_word(source.watchdog_stop_reason) == Reason.RETRIES_EXHAUSTED:
+        failed = source.watchdog_stop_reason.partition(":")[2]
+    rows = sql.run(
+        _KEEP_STEPS,
+        {
+            "source": str(source.pk), "fork": str(fork.pk), "after": source.replay_from, "before": before,
+            "events": list(_KEPT), "failed": failed, "log_length": fork.log_length, "actor": f"fork of {source.pk}",
+        },
+    )  # fmt: skip
+    fork.log_length = rows[0][0]
+
+
+def _keep_answers(source: Task, fork: Task, before: int) -> None:
+    """Those that were given before the kept part ends; verdicts on uncertain steps are asked for again."""
     questions = Question.objects.using(settings.DATABASE)
-    kept = list(questions.filter(task_id=source.pk, status=Question.Status.ANSWERED).order_by("pk"))
-    known = set(questions.filter(task_id=fork.pk).values_list("key", flat=True))
+    asked = LogEntry.objects.using(settings.DATABASE).filter(task_id=source.pk, event="question_asked")
+    too_late = {
+        key for payload in asked.filter(sequence_num__gte=before).values_list("payload", flat=True)
+        for key in payload.get("keys", ())
+    }  # fmt: skip
+    kept = questions.filter(task_id=source.pk, status=Question.Status.ANSWERED).order_by("pk")
     fresh = [
         Question(task_id=fork.pk, key=old.key, prompt=old.prompt, form=old.form, status=old.status, answer=old.answer,
                  answered_at=old.answered_at, answered_by_id=old.answered_by_id, answered_by_ref=old.answered_by_ref,
-                 answered_via=old.answered_via)
-        for old in kept if old.key not in known
+                 answered_via=old.answered_via, answerable_by=old.answerable_by, not_by=old.not_by,
+                 approvals=old.approvals)
+        for old in kept if old.key not in too_late and not old.key.startswith("uncertain:")
     ]  # fmt: skip
     questions.bulk_create(fresh)

@@ -48,6 +48,8 @@ _DUE = """
 _OFFER = f"""
 {_LANES}, known AS (
     SELECT * FROM unnest(%(bodies)s::text[], %(versions)s::int[]) AS known(body, version)
+     WHERE NOT EXISTS (SELECT 1 FROM supervision_hold
+                        WHERE released_at IS NULL AND kind = 'body' AND name = known.body)
 ), candidate AS (
     SELECT due.id, due.priority, due.wake_at
       FROM lane CROSS JOIN generate_series(0, 9) AS level(priority)
@@ -58,6 +60,8 @@ _OFFER = f"""
            AND EXISTS (SELECT 1 FROM known WHERE known.body = task.body AND task.body_version <= known.version)
          ORDER BY wake_at LIMIT %(limit)s + 16
      ) AS due
+     WHERE NOT EXISTS (SELECT 1 FROM supervision_hold
+                        WHERE released_at IS NULL AND kind = 'queue' AND name = lane.queue)
      ORDER BY due.priority, due.wake_at LIMIT %(limit)s + 16
 ), chosen AS (
     SELECT id FROM supervision_task
@@ -90,7 +94,7 @@ def offer(limit: int, *, queues: Sequence[str] | None, bodies: Mapping[str, int]
     """Up to ``limit`` due tasks, most urgent first, marked as offered for OFFER_SECONDS so that nobody else gets them.
 
     Only of ``queues`` (None: all) and only what ``bodies`` (name -> newest version that this process knows) can drive:
-    the rest is left to other clusters. Rows that are locked right now are skipped.
+    the rest is left to other clusters. Nothing of a body or queue on hold. Rows that are locked right now are skipped.
     """
     rows = sql.run(
         _OFFER,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -56,8 +56,10 @@ class Taken:
     subject: str
     owner_id: Any
     root_id: UUID
+    version_at_start: int
+    replay_from: int
+    worker: str
     requests: Requests
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,10 @@ WITH task AS (
            lease = lease + 1, wake_at = NULL, offered_until = NULL, log_length = log_length + 1
      WHERE id = %(task_id)s::uuid AND lease = %(lease)s AND current_state IN ('pending', 'parked')
        AND wake_at <= supervision_now_v1()
+       AND NOT EXISTS (SELECT 1 FROM supervision_hold AS hold
+                        WHERE hold.released_at IS NULL
+                          AND (hold.kind, hold.name)
+                              IN (('body', supervision_task.body), ('queue', supervision_task.queue)))
        AND (ending <> '' OR (pause_requested_at IS NULL
                              AND (expires_at IS NULL OR expires_at > supervision_now_v1())))
     RETURNING *
@@ -114,7 +120,7 @@ WITH task AS (
     SELECT id, log_length, 'task_taken', '', '{}', lease, %(worker)s FROM task
 )
 SELECT id, lease, body, body_version, arguments::text, sensitive::text, locked_decisions::text, log_length, recoveries,
-       subject, owner_id, COALESCE(root_id, id), ending, ending_reason, generation
+       subject, owner_id, COALESCE(root_id, id), ending, ending_reason, generation, version_at_start, replay_from
   FROM task
 """
 
@@ -142,7 +148,8 @@ def take(task_id: UUID | str, lease: int, worker: Worker | None = None) -> Taken
     return Taken(
         task_id=row[0], lease=row[1], body=row[2], body_version=row[3], arguments=json.loads(row[4]),
         sensitive=json.loads(row[5]), decisions=json.loads(row[6]), log_length=row[7], recoveries=row[8],
-        subject=row[9], owner_id=row[10], root_id=row[11], requests=Requests(ending=row[12], ending_reason=row[13]),
+        subject=row[9], owner_id=row[10], root_id=row[11], version_at_start=row[15], replay_from=row[16],
+        worker=by.name, requests=Requests(ending=row[12], ending_reason=row[13]),
     )  # fmt: skip
 
 
@@ -164,6 +171,24 @@ SELECT pause, ending, ending_reason, is_overdue, log_length FROM task
 """
 
 
+def record_in_transaction(
+    task_id: UUID | str, lease: int, *, event: str, name: str, payload: str, decisions: str | None = None
+) -> Requests:
+    """``checkpoint`` as the last statement of the caller's open transaction: an atomic step's record, which commits
+    with the author's effects or not at all. The effects come first, so the task's row is locked last."""
+    rows = sql.run(
+        _CHECKPOINT,
+        {
+            "task_id": str(task_id), "lease": lease, "event": event, "name": name, "payload": payload,
+            "decisions": decisions,
+        },
+    )  # fmt: skip
+    if not rows:
+        raise LeaseLost
+    pause, ending, ending_reason, is_overdue, _length = rows[0]
+    return Requests(pause=pause, ending=ending, ending_reason=ending_reason, is_overdue=is_overdue)
+
+
 @retried
 def checkpoint(
     task_id: UUID | str,
@@ -181,18 +206,9 @@ def checkpoint(
     all the same (the work was done) and says so.
     """
     crash.point("checkpoint:before_commit")
-    rows = sql.run(
-        _CHECKPOINT,
-        {
-            "task_id": str(task_id), "lease": lease, "event": event, "name": name, "payload": payload,
-            "decisions": decisions,
-        },
-    )  # fmt: skip
+    requests = record_in_transaction(task_id, lease, event=event, name=name, payload=payload, decisions=decisions)
     crash.point("checkpoint:after_commit")
-    if not rows:
-        raise LeaseLost
-    pause, ending, ending_reason, is_overdue, _length = rows[0]
-    return Requests(pause=pause, ending=ending, ending_reason=ending_reason, is_overdue=is_overdue)
+    return requests
 
 
 # --- park -------------------------------------------------------------------------------------------------------------
@@ -208,11 +224,13 @@ def park(
     actor: str = "",
     payload: Mapping[str, Any] | None = None,
     decisions: Mapping[str, Any] | None = None,
+    name: str = "",
 ) -> None:
     """Parks the running task; due after ``wake_after`` of the database's clock, or when somebody wakes it if None.
 
     For waits that nothing outside can satisfy meanwhile; a wait for an answer or a signal checks it under the lock and
-    has a verb of its own. ``decisions``, where given, become the row's in the same commit. A task that is being ended is due at once instead. Raises LeaseLost.
+    has a verb of its own. ``decisions``, where given, become the row's in the same commit. A task that is being ended
+    is due at once instead. Raises LeaseLost.
     """
     with committing("park"), locked(task_id, lease=lease) as task:
         wake_at = task.db_now if task.ending else None if wake_after is None else task.db_now + wake_after
@@ -223,9 +241,10 @@ def park(
             event="task_parked",
             bump=reason == Reason.USER_PAUSED,
             actor=actor,
+            name=name,
             payload={"reason": reason, **(payload or {})},
             wake_at=wake_at,
-            **({} if decisions is None else {"locked_decisions": decisions}),
+            decisions=decisions,
         )
 
 

@@ -16,7 +16,7 @@ from supervision.errors import Refused
 from supervision.kernel.actors import actor_ref
 from supervision.kernel.ends import finish
 from supervision.kernel.models import Question, Task
-from supervision.kernel.states import ENDINGS, Reason, State
+from supervision.kernel.states import ENDINGS, Reason, State, first_word
 from supervision.kernel.transition import committing, locked, write
 
 
@@ -46,6 +46,9 @@ def resume(task_id: UUID | str, *, by: Any = None, note: str = "", expected_gene
         columns: dict[str, Any] = {"pause_requested_at": None}
         if task.awaits_operator:
             columns["wake_at"] = task.db_now
+            if first_word(task.watchdog_stop_reason) == Reason.VERSION_CHANGED:
+                # "go on" accepts the version that the reason names: version_changed:1->2
+                columns["body_version"] = int(task.watchdog_stop_reason.rpartition("->")[2])
         elif task.pause_requested_at is None:
             raise Refused("resume", task, _("it isn't paused."))
         elif task.wake_at is not None:

@@ -77,3 +77,51 @@ def _entry(row: tuple[Any, ...], secrets: list[str]) -> LogEntry:
         task_id=task_id, sequence_num=number, event=event, name=masking.mask_values(name, secrets),
         payload=masking.mask_values(json.loads(payload), secrets), lease=lease, actor_ref=actor, created_at=at,
     )  # fmt: skip
+
+
+# --- replay
+
+REPLAYED = (
+    "step_completed", "step_failed", "step_attempt_failed", "step_intended", "signal_consumed", "slept", "task_parked",
+)  # fmt: skip
+"""The events that a drive reads again: what was recorded, and what was begun."""
+
+_RECORDED = """
+SELECT sequence_num, event, name, CASE WHEN sequence_num <= %(whole)s THEN payload::text END
+  FROM supervision_logentry
+ WHERE task_id = %(task_id)s::uuid AND sequence_num > %(after)s AND event = ANY(%(events)s) AND name <> ''
+ ORDER BY sequence_num
+"""
+_PAYLOADS = """
+SELECT sequence_num, payload::text FROM supervision_logentry
+ WHERE task_id = %(task_id)s::uuid AND sequence_num >= %(first)s AND sequence_num < %(first)s + %(count)s
+"""
+
+
+def recorded(task_id: UUID | str, *, after: int, whole: int) -> list[tuple[int, str, str, str | None]]:
+    """(number, event, name, payload as JSON text) of what a drive replays, in one query.
+
+    Of entries numbered above ``whole`` the payload is left out: ``payloads`` reads those in windows, so that a long
+    log doesn't have to fit into memory.
+    """
+    parameters = {"task_id": str(task_id), "after": after, "whole": after + whole, "events": list(REPLAYED)}
+    return [(row[0], row[1], row[2], row[3]) for row in sql.run(_RECORDED, parameters)]
+
+
+def payloads(task_id: UUID | str, first: int, count: int) -> dict[int, str]:
+    """Number -> payload as JSON text of ``count`` entries from number ``first``."""
+    return {row[0]: row[1] for row in sql.run(_PAYLOADS, {"task_id": str(task_id), "first": first, "count": count})}
+
+
+def last_loss(task_id: UUID | str) -> dict[str, Any]:
+    """What the reaper last recorded of a lost worker of this task: ``worker`` and ``beat_at``; empty if nothing."""
+    rows = sql.run(
+        """
+        SELECT payload::text FROM supervision_logentry
+         WHERE task_id = %(task_id)s::uuid AND event = 'task_parked' AND actor_ref = 'reaper'
+         ORDER BY sequence_num DESC LIMIT 1
+        """,
+        {"task_id": str(task_id)},
+    )
+    facts: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
+    return facts

@@ -10,6 +10,7 @@ from django.contrib.contenttypes.fields import GenericForeignKey
 from django.contrib.contenttypes.models import ContentType
 from django.db import models
 from django.db.models import CheckConstraint, Func, Index, Q, UniqueConstraint
+from django.db.models.functions import Collate, Upper
 from django.utils.translation import gettext_lazy as _
 
 from supervision.conf import settings
@@ -21,12 +22,20 @@ _LIVE = Q(current_state__in=sorted(LIVE))
 _HAS_REASON = ~Q(watchdog_stop_reason="")
 
 
-def _new_id() -> Func:
+def new_id() -> Func:
     return Func(function="supervision_id_v1", output_field=models.UUIDField())
 
 
-def _database_now() -> Func:
+def database_now() -> Func:
     return Func(function="supervision_now_v1", output_field=models.DateTimeField())
+
+
+class FirstWord(Func):
+    """The first word of a reason in SQL, exactly as the index has it; ``states.first_word`` in Python."""
+
+    template = "split_part(%(expressions)s, ':', 1)"
+    arity = 1
+    output_field = models.TextField()
 
 
 class TaskQuerySet(models.QuerySet["Task"]):
@@ -72,19 +81,26 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def dead_lettered(self) -> Self:
         """Failed for lack of retries, visits or recoveries, or in compensation: what a person must look at."""
-        by_reason = Q()
-        for reason in sorted(DEAD_LETTER_REASONS):
-            by_reason |= Q(watchdog_stop_reason=reason) | Q(watchdog_stop_reason__startswith=f"{reason}:")
-        return self.filter(by_reason, current_state=State.FAILED)
+        return self.for_reasons(*sorted(DEAD_LETTER_REASONS)).filter(current_state=State.FAILED)
+
+    def for_reasons(self, *words: str) -> Self:
+        """Whose reason begins with one of these words; by index."""
+        return self.alias(_word=FirstWord("watchdog_stop_reason")).filter(_HAS_REASON, _word__in=words)
+
+    def held(self) -> Self:
+        """Live tasks that a person paused, or asked to pause."""
+        return self.live().filter(pause_requested_at__isnull=False, ending="")
 
 
 class Task(models.Model):
     """One supervised piece of work. All that a worker needs to go on is here, in the log and in the questions."""
 
     # what
-    id = models.UUIDField(primary_key=True, db_default=_new_id(), editable=False)
+    id = models.UUIDField(primary_key=True, db_default=new_id(), editable=False)
     body = models.CharField(_("body"), max_length=200)
     body_version = models.PositiveIntegerField(_("body version"), default=1)
+    """The version that the task goes on with; a person may have said go on with a newer one."""
+    version_at_start = models.PositiveIntegerField(_("version at start"), default=1)
     queue = models.CharField(_("queue"), max_length=100, default="default")
     priority = models.PositiveSmallIntegerField(_("priority"), default=5, help_text=_("0 runs first, 9 last."))
     arguments = models.JSONField(_("arguments"), default=dict)
@@ -102,6 +118,9 @@ class Task(models.Model):
     )
     owner_ref = models.CharField(max_length=200, blank=True, default="")
     """The owner as text (``user:7``): stays when the user is deleted, and part of the idempotency key."""
+    created_by_ref = models.CharField(max_length=200, blank=True, default="", db_default="")
+    """Who asked for the work, as ``owner_ref`` has it: a fork keeps its source's, a child its parent's. For
+    separation of duties (``not_by="asker"``)."""
     subject = models.CharField(_("subject"), max_length=200, blank=True, default="")
     subject_type = models.ForeignKey(ContentType, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     subject_pk = models.CharField(max_length=200, blank=True, default="")
@@ -113,6 +132,8 @@ class Task(models.Model):
     generation = models.BigIntegerField(_("generation"), default=1)
     lease = models.BigIntegerField(_("lease"), default=0)
     log_length = models.BigIntegerField(_("log length"), default=0)
+    replay_from = models.BigIntegerField(default=0)
+    """Entries up to this number are not replayed: ``continue_as_new`` has closed them."""
     locked_decisions = models.JSONField(_("decisions"), default=dict)
     result = models.JSONField(_("result"), null=True, blank=True)
     failure = models.TextField(_("failure"), blank=True, default="")
@@ -141,9 +162,9 @@ class Task(models.Model):
     """First task of the lineage of forks; itself for a first. No constraint, so that either end may be pruned."""
 
     # times, all of the database's clock
-    created_at = models.DateTimeField(_("created"), db_default=_database_now(), editable=False)
+    created_at = models.DateTimeField(_("created"), db_default=database_now(), editable=False)
     started_at = models.DateTimeField(_("first taken"), null=True, blank=True)
-    state_changed_at = models.DateTimeField(_("since"), db_default=_database_now(), editable=False)
+    state_changed_at = models.DateTimeField(_("since"), db_default=database_now(), editable=False)
     finished_at = models.DateTimeField(_("finished"), null=True, blank=True)
 
     objects = TaskQuerySet.as_manager()
@@ -207,6 +228,28 @@ class Task(models.Model):
                 fields=("subject_type", "subject_pk"),
                 condition=Q(subject_type__isnull=False),
                 name="supervision_task_subject",
+            ),
+            # The control room's lists, newest first. A take and a park write each index that isn't partial once more,
+            # so there is one for each filter that would otherwise read a million rows to find a few, and no more.
+            Index(fields=("current_state", "id"), name="supervision_task_by_state"),
+            Index(fields=("body", "id"), name="supervision_task_by_body"),
+            # retrying, unknown_body, the dead letters: the first word of a reason, which running tasks don't have
+            Index(FirstWord("watchdog_stop_reason"), "id", condition=_HAS_REASON, name="supervision_task_by_reason"),
+            # most work is in the default lane, which the primary key finds as fast
+            Index(fields=("queue", "id"), condition=~Q(queue="default"), name="supervision_task_by_queue"),
+            Index(fields=("id",), condition=Q(pause_requested_at__isnull=False) & _LIVE, name="supervision_task_held"),
+            # written once a task, at its end: throughput
+            Index(
+                fields=("finished_at", "current_state"),
+                condition=Q(finished_at__isnull=False),
+                name="supervision_task_finished",
+            ),
+            # search; only tasks that have one
+            Index(fields=("idempotency_key",), condition=~Q(idempotency_key=""), name="supervision_task_search_key"),
+            Index(
+                Collate(Upper("subject"), "C"),  # C, so that LIKE 'prefix%' can use it
+                condition=~Q(subject=""),
+                name="supervision_task_subject_text",
             ),
         )
 
@@ -283,14 +326,20 @@ class Question(models.Model):
         EXPIRED = "expired", _("expired")
         WITHDRAWN = "withdrawn", _("withdrawn")
 
-    id = models.UUIDField(primary_key=True, db_default=_new_id(), editable=False)
+    id = models.UUIDField(primary_key=True, db_default=new_id(), editable=False)
     task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="questions", db_index=False)
     key = models.CharField(_("key"), max_length=200)
     prompt = models.TextField(_("question"))
     form = models.JSONField(default=dict)
     """Kind, choices, help: what ``question_form.form_for`` makes a Django form of."""
+    answerable_by = models.CharField(_("answerable by"), max_length=200, blank=True, default="")
+    """Empty: whoever has the permission. ``owner``, ``group:3``, ``user:7``. See ``kernel/entitlement.py``."""
+    not_by = models.CharField(_("not by"), max_length=20, blank=True, default="")
+    """Separation of duties: ``asker``, ``owner``, or both with a comma."""
+    approvals = models.PositiveSmallIntegerField(_("approvals"), default=1)
+    """How many people must say yes. Each has one vote, and the first no decides."""
     status = models.CharField(_("status"), max_length=10, choices=Status.choices, default=Status.PENDING)
-    asked_at = models.DateTimeField(_("asked"), db_default=_database_now(), editable=False)
+    asked_at = models.DateTimeField(_("asked"), db_default=database_now(), editable=False)
     expires_at = models.DateTimeField(_("expires"), null=True, blank=True)
     answer = models.JSONField(_("answer"), null=True, blank=True)
     answered_at = models.DateTimeField(_("answered"), null=True, blank=True)
@@ -324,7 +373,12 @@ class Question(models.Model):
                 name="supervision_question_answered_has_answer",
             ),
         )  # fmt: skip
-        indexes = (Index(fields=("expires_at",), condition=Q(status="pending"), name="supervision_question_pending"),)
+        indexes = (
+            Index(fields=("expires_at",), condition=Q(status="pending"), name="supervision_question_pending"),
+            # the inbox, oldest first; and the same question in many tasks. Small: pending ones only
+            Index(fields=("id",), condition=Q(status="pending"), name="supervision_question_inbox"),
+            Index(fields=("key", "id"), condition=Q(status="pending"), name="supervision_question_same"),
+        )
 
     def __str__(self) -> str:
         return self.key
@@ -333,12 +387,12 @@ class Question(models.Model):
 class Signal(models.Model):
     """What the outside world tells a task; kept when early, consumed once, in order."""
 
-    id = models.UUIDField(primary_key=True, db_default=_new_id(), editable=False)
+    id = models.UUIDField(primary_key=True, db_default=new_id(), editable=False)
     task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="signals", db_index=False)
     name = models.CharField(_("name"), max_length=200)
     payload = models.JSONField(_("payload"), null=True, blank=True)
     key = models.CharField(_("key"), max_length=200, blank=True, default="")
-    sent_at = models.DateTimeField(_("sent"), db_default=_database_now(), editable=False)
+    sent_at = models.DateTimeField(_("sent"), db_default=database_now(), editable=False)
     sent_by_ref = models.CharField(_("sent by"), max_length=200, blank=True, default="")
     position = models.BigIntegerField()
     """The number of the log entry that recorded its arrival: the order of consumption."""
@@ -377,7 +431,7 @@ class LogEntry(models.Model):
     payload = models.JSONField(_("payload"), default=dict)
     lease = models.BigIntegerField(default=0)
     actor_ref = models.CharField(_("by"), max_length=200, blank=True, default="")
-    created_at = models.DateTimeField(_("at"), db_default=_database_now(), editable=False)
+    created_at = models.DateTimeField(_("at"), db_default=database_now(), editable=False)
 
     class Meta:
         db_table = "supervision_logentry"
@@ -399,7 +453,7 @@ class Tombstone(models.Model):
     final_state = models.CharField(max_length=10)
     finished_at = models.DateTimeField(null=True)
     log_length = models.BigIntegerField()
-    pruned_at = models.DateTimeField(db_default=_database_now())
+    pruned_at = models.DateTimeField(db_default=database_now())
 
     class Meta:
         db_table = "supervision_tombstone"
@@ -421,7 +475,7 @@ class Erasure(models.Model):
     """The key of the log's second door: where one stands, payloads may be replaced by the erased marker."""
 
     task_id = models.UUIDField(primary_key=True)
-    erased_at = models.DateTimeField(db_default=_database_now())
+    erased_at = models.DateTimeField(db_default=database_now())
     actor_ref = models.CharField(max_length=200)
     note = models.TextField(blank=True, default="")
 

@@ -7,9 +7,12 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.core.files import File
+from django.utils.translation import gettext as _
+
 from supervision.conf import settings
-from supervision.errors import AlreadyAnswered, QuestionExpired, QuestionNotFound, QuestionWithdrawn
-from supervision.kernel import question_form, storable
+from supervision.errors import AlreadyAnswered, InvalidAnswer, QuestionExpired, QuestionNotFound, QuestionWithdrawn
+from supervision.kernel import entitlement, files, question_form, storable, votes
 from supervision.kernel.actors import actor_ref
 from supervision.kernel.lease import Requests
 from supervision.kernel.models import Question, Task
@@ -54,7 +57,7 @@ def ask(
             name=keys[0] if len(keys) == 1 else "",
             payload={"reason": reason, "keys": [row.key for row in fresh]},
             wake_at=None if waiting else task.db_now,
-            **({} if decisions is None else {"locked_decisions": decisions}),
+            decisions=decisions,
         )
     return Requests()
 
@@ -62,41 +65,73 @@ def ask(
 def answer(question_id: UUID | str, value: Any, *, by: Any, via: str = "code", note: str = "") -> Question:
     """Stores the answer and, if it was the last one that the task waits for, makes the task due: one commit.
 
-    ``value`` is validated by the question's form; ``by`` is a user or a text, ``via`` the surface. Guarded by the
-    question, not by the task's generation, so two forms on one page both work. Raises QuestionNotFound,
-    AlreadyAnswered (with who was first), QuestionExpired, QuestionWithdrawn, InvalidAnswer, NotStorable, TooLarge,
-    Busy; nothing is written then.
+    ``value`` is validated by the question's form (or is that form, bound); ``by`` is a user or a text, ``via`` the
+    surface. Guarded by the question, not by the task's generation, so two forms on one page both work. Of a question
+    with several ``approvals`` it is one person's vote: the question stays pending, and nobody is woken, until a vote
+    decides. Raises QuestionNotFound, AlreadyAnswered (with who was first), QuestionExpired, QuestionWithdrawn,
+    NotEntitled, AlreadyVoted, InvalidAnswer, NotStorable, TooLarge, Busy; nothing is written then.
     """
-    questions = Question.objects.using(settings.DATABASE)
-    task_id = questions.filter(pk=question_id).values_list("task_id", flat=True).first()
-    if task_id is None:
-        raise QuestionNotFound(question_id)
-    with committing("answer"), locked(task_id) as task:
-        question = questions.get(pk=question_id)
-        _refuse_closed(question, task)
-        cleaned = question_form.validate(question.key, question.prompt, question.form, value)
-        storable.encode(cleaned, place=f"the answer to {question.key}", limit="MAX_PAYLOAD_BYTES")
-        question.status = Question.Status.ANSWERED
-        question.answer = cleaned
-        question.answered_at = task.db_now
-        question.answered_by = by if hasattr(by, "pk") else None
-        question.answered_by_ref = actor_ref(by)
-        question.answered_via = via
-        question.save(
-            update_fields=["status", "answer", "answered_at", "answered_by", "answered_by_ref", "answered_via"]
-        )
-        # Counted after the lock in a statement of its own: two last answers that both saw one left would wake nobody.
-        is_last = not _of(task).pending().exists()
-        write(
-            task,
-            event="question_answered",
-            bump=True,
-            name=question.key,
-            actor=question.answered_by_ref,
-            payload={"answer": cleaned, "via": via, **({"note": note} if note else {})},
-            wake=is_last and task.current_state == State.PARKED,
-        )
+    with files.kept_on_success() as stored:
+        task_id, cleaned = _validated(question_id, value, by, stored)
+        with committing("answer"), locked(task_id) as task:
+            question = Question.objects.using(settings.DATABASE).get(pk=question_id)
+            _refuse_closed(question, task)
+            entitlement.refuse(question, task, by)
+            if question.approvals > 1 and not votes.cast(
+                question, task, approves=cleaned, by=by, via=via, note=note
+            ):
+                write(
+                    task, event="vote_cast", bump=True, name=question.key, actor=actor_ref(by),
+                    payload={"approves": cleaned, "via": via, **({"note": note} if note else {})},
+                )  # fmt: skip
+            else:
+                _store(question, task, cleaned, by=by, via=via, note=note)
     return question
+
+
+def _validated(question_id: UUID | str, value: Any, by: Any, stored: list[files.StoredFile]) -> tuple[UUID, Any]:
+    """The task's id and the answer as JSON. Before the lock: a question's form never changes, and uploads take their
+    time. What is closed, or not theirs, is refused here already, so that nothing is uploaded for nothing."""
+    question = Question.objects.using(settings.DATABASE).filter(pk=question_id).first()
+    if question is None:
+        raise QuestionNotFound(question_id)
+    task = Task.objects.using(settings.DATABASE).with_clock().get(pk=question.task_id)
+    _refuse_closed(question, task)
+    entitlement.refuse(question, task, by)
+    cleaned = question_form.validate(question.key, question.prompt, question.form, value)
+    place = f"the answer to {question.key}"
+
+    def keep(upload: File[Any]) -> dict[str, Any]:
+        stored.append(files.store(upload, place=place))
+        return stored[-1].reference
+
+    answer = question_form.plain(cleaned, keep)
+    if answer in (None, "", [], {}):
+        raise InvalidAnswer(question.key, [_("An empty answer is no answer.")])
+    storable.encode(answer, place=place, limit="MAX_PAYLOAD_BYTES")
+    return question.task_id, answer
+
+
+def _store(question: Question, task: Task, answer: Any, *, by: Any, via: str, note: str) -> None:
+    """The locked task's question is answered; the last answer makes the task due."""
+    question.status = Question.Status.ANSWERED
+    question.answer = answer
+    question.answered_at = task.db_now
+    question.answered_by = by if hasattr(by, "pk") else None
+    question.answered_by_ref = actor_ref(by)
+    question.answered_via = via
+    question.save(update_fields=["status", "answer", "answered_at", "answered_by", "answered_by_ref", "answered_via"])
+    # Counted after the lock in a statement of its own: two last answers that both saw one left would wake nobody.
+    is_last = not _of(task).pending().exists()
+    write(
+        task,
+        event="question_answered",
+        bump=True,
+        name=question.key,
+        actor=question.answered_by_ref,
+        payload={"answer": answer, "via": via, **({"note": note} if note else {})},
+        wake=is_last and task.current_state == State.PARKED,
+    )
 
 
 def answers_of(task_id: UUID | str) -> dict[str, Any]:
@@ -118,7 +153,9 @@ def _row(task_id: UUID | str, each: Ask) -> Question:
     storable.encode({"prompt": each.prompt, "form": form}, place=place, limit="MAX_PAYLOAD_BYTES")
     if each.expires_after is not None and each.expires_after <= timedelta(0):
         raise ValueError(f"{place} would expire before it is asked: expires_after={each.expires_after}")
-    return Question(task_id=task_id, key=storable.name(each.key, place="question key"), prompt=each.prompt, form=form)
+    return Question(
+        task_id=task_id, key=storable.name(each.key, place="question key"), prompt=each.prompt, form=form, **each.policy()
+    )
 
 
 def _refuse_closed(question: Question, task: Task) -> None:

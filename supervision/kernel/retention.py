@@ -12,6 +12,7 @@ from supervision.errors import Refused
 from supervision.kernel.actors import actor_ref
 from supervision.kernel.models import ERASED, Erasure, Heartbeat, LogEntry, Question, Signal, Task, Tombstone
 from supervision.kernel.transition import committing, locked
+from supervision.kernel.votes import Vote
 
 
 def prune(task_id: UUID | str) -> list[UUID]:
@@ -29,6 +30,7 @@ def prune(task_id: UUID | str) -> list[UUID]:
                       final_state=task.current_state, finished_at=task.finished_at, log_length=task.log_length)
             for task in family
         )  # fmt: skip
+        Vote.objects.using(database).filter(question__task_id__in=ids).delete()
         for model in (LogEntry, Question, Signal, Heartbeat):
             rows = model._default_manager.using(database).filter(task_id__in=ids)
             rows._raw_delete(database)
@@ -74,3 +76,4 @@ def erase(task_id: UUID | str, *, by: Any, note: str = "") -> None:
         answered = Question.objects.using(database).filter(task_id=task.pk, status=Question.Status.ANSWERED)
         answered.update(answer=ERASED)
         Question.objects.using(database).filter(task_id=task.pk).update(prompt="", form={})
+        Vote.objects.using(database).filter(question__task_id=task.pk).update(note="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -58,7 +59,14 @@ class Waited:
 
 @retried
 def consume_or_park(
-    task_id: UUID | str, lease: int, name: str, *, timeout: timedelta | None, deadline: datetime | None, wait: str = ""
+    task_id: UUID | str,
+    lease: int,
+    name: str,
+    *,
+    timeout: timedelta | None = None,
+    deadline: datetime | None = None,
+    wait: str = "",
+    decisions: Mapping[str, Any] | None = None,
 ) -> Waited:
     """Consumes the oldest unconsumed signal of that name; else, past its ``deadline``, the wait is over; else parks.
 
@@ -66,24 +74,26 @@ def consume_or_park(
     stored signal, and a signal wins over a timeout. ``timeout`` starts the first wait; its deadline is recorded in the
     entry, and passed as ``deadline`` by later drives. ``wait`` names the wait in the log. Raises LeaseLost.
     """
+    entry: dict[str, Any] = {"name": wait or name, "decisions": decisions}
     with committing("consume"), locked(task_id, lease=lease) as task:
         signal = _next(task, name)
         if signal is not None:
-            write(task, event="signal_consumed", name=wait or name,
+            write(task, event="signal_consumed", **entry,
                   payload={"signal": str(signal.pk), "name": name, "payload": signal.payload})  # fmt: skip
             signal.consumed_in = task.log_length
             signal.save(update_fields=["consumed_in"])
             return Waited(signal=signal)
         if task.ending or task.is_overdue:
-            return Waited(requests=Requests(ending=task.ending, ending_reason=task.ending_reason,
-                                            is_overdue=task.is_overdue))  # fmt: skip
+            return Waited(
+                requests=Requests(ending=task.ending, ending_reason=task.ending_reason, is_overdue=task.is_overdue)
+            )
         if deadline is None and timeout is not None:
             deadline = task.db_now + timeout
         if deadline is not None and deadline <= task.db_now:
-            write(task, event="signal_consumed", name=wait or name, payload={"signal": None, "name": name})
+            write(task, event="signal_consumed", **entry, payload={"signal": None, "name": name})
             return Waited(timed_out=True)
         reason = Reason.AWAITING_SIGNAL.of(name)
-        write(task, to=State.PARKED, reason=reason, event="task_parked", name=wait or name, wake_at=deadline,
+        write(task, to=State.PARKED, reason=reason, event="task_parked", wake_at=deadline, **entry,
               payload={"reason": reason, "deadline": deadline.isoformat() if deadline else None})  # fmt: skip
         return Waited(parked=True)
 

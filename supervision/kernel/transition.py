@@ -10,7 +10,7 @@ Every verb reads alike::
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -144,16 +144,19 @@ def write(
     payload: dict[str, Any] | None = None,
     actor: str = "",
     wake: bool = False,
+    decisions: Mapping[str, Any] | None = None,
     **columns: Any,
 ) -> Task:
     """Updates the locked ``task`` and appends the entry that tells why; raises IllegalTransition off the table.
 
     ``columns`` are further columns of the row. ``bump`` for what a client could act on. ``wake`` makes the task due
-    now. Setting ``wake_at`` notifies the brokers at the commit, once per transaction. Returns the task as it now
-    stands.
+    now; ``decisions``, where given, become the row's. Setting ``wake_at`` notifies the brokers at the commit, once per
+    transaction. Returns the task as it now stands.
     """
     if wake:
         columns["wake_at"] = task.db_now
+    if decisions is not None:
+        columns["locked_decisions"] = decisions
     if to is not None:
         if (task.current_state, to) not in TRANSITIONS:
             raise IllegalTransition(task.current_state, to)

@@ -48,6 +48,7 @@ class Migration(migrations.Migration):
                 ),
                 ("body", models.CharField(max_length=200, verbose_name="body")),
                 ("body_version", models.PositiveIntegerField(default=1, verbose_name="body version")),
+                ("version_at_start", models.PositiveIntegerField(default=1, verbose_name="version at start")),
                 ("queue", models.CharField(default="default", max_length=100, verbose_name="queue")),
                 (
                     "priority",
@@ -81,6 +82,7 @@ class Migration(migrations.Migration):
                 ("generation", models.BigIntegerField(default=1, verbose_name="generation")),
                 ("lease", models.BigIntegerField(default=0, verbose_name="lease")),
                 ("log_length", models.BigIntegerField(default=0, verbose_name="log length")),
+                ("replay_from", models.BigIntegerField(default=0)),
                 ("locked_decisions", models.JSONField(default=dict, verbose_name="decisions")),
                 ("result", models.JSONField(blank=True, null=True, verbose_name="result")),
                 ("failure", models.TextField(blank=True, default="", verbose_name="failure")),

@@ -64,7 +64,7 @@ class Broker(DjangoQBroker):  # type: ignore[misc]  # django-q2 is untyped
         self._trouble = Trouble(logger, _("looking for due tasks"))
         self._housekeeping: Housekeeping | None = None
         self._ordinary_at = 0.0
-        self._vain_looks = 0
+        self._was_idle = False
 
     def __getstate__(self) -> Any:
         return super().__getstate__(), self.queues
@@ -94,11 +94,16 @@ class Broker(DjangoQBroker):  # type: ignore[misc]  # django-q2 is untyped
         if not free or stop.stopping():
             return []
         self._listener.subscribe()  # before the look: what comes after it is notified
+        started = time.monotonic()
+        # Before the look, too: what falls due between the two is then waited for no longer than until it does.
+        next_in = seconds_until_next(queues=self.queues) if self._was_idle else 0.0
         messages = self._look(free)
         if messages:
-            self._vain_looks = 0
+            self._was_idle = False
+        elif self._was_idle:
+            self._wait(Conf.POLL if next_in is None else started + next_in - time.monotonic())
         else:
-            self._wait()
+            self._was_idle = True
         return messages
 
     def _free(self) -> int:
@@ -114,7 +119,8 @@ class Broker(DjangoQBroker):  # type: ignore[misc]  # django-q2 is untyped
         messages: list[Message] = []
         if time.monotonic() >= self._ordinary_at:
             messages += self._messages(1)
-        messages += map(_packed, offer(free - len(messages), queues=self.queues, bodies=known_versions()))
+        if len(messages) < free:
+            messages += map(_packed, offer(free - len(messages), queues=self.queues, bodies=known_versions()))
         if len(messages) < free:
             messages += self._messages(free - len(messages))
         return messages
@@ -123,21 +129,20 @@ class Broker(DjangoQBroker):  # type: ignore[misc]  # django-q2 is untyped
         self._ordinary_at = time.monotonic() + self.ORDINARY_SECONDS
         return list(ordinary.claim(limit, self.queues if self.queues is not None else [self.list_key]))
 
-    def _wait(self) -> None:
-        next_in = seconds_until_next(queues=self.queues)
-        seconds = Conf.POLL if next_in is None else min(Conf.POLL, next_in)
-        if seconds <= 0:
-            # Due, but not for us: just offered to another cluster, or of a body that we don't know. Don't spin on it.
-            seconds = min(Conf.POLL, 0.01 * 2 ** min(self._vain_looks, 10))
-            self._vain_looks += 1
+    def _wait(self, seconds: float) -> None:
         file = self._listener.fileno()
-        stop.wait([] if file is None else [file], seconds)
+        is_notified = bool(stop.wait([] if file is None else [file], min(Conf.POLL, seconds)))
+        self._was_idle = not is_notified  # then look first: somebody waits for it
 
     def _keep_house(self) -> None:
         """In a stock ``qcluster`` nobody else ticks. A thread, in the pusher: that process never forks."""
         if self._housekeeping is None and multiprocessing.parent_process() is not None:
             self._housekeeping = Housekeeping()
             self._housekeeping.start()
+
+    def close(self) -> None:
+        """Give this broker's own connection back. It may be used again."""
+        self._listener.close()
 
     # --- ordinary messages ---
 
@@ -161,10 +166,10 @@ class Broker(DjangoQBroker):  # type: ignore[misc]  # django-q2 is untyped
         ordinary.delete(task_id)
 
     def queue_size(self) -> int:
-        return ordinary.waiting(self.list_key).count()
+        return ordinary.count_waiting(self.list_key)
 
     def lock_size(self) -> int:
-        return ordinary.handed_out(self.list_key).count()
+        return ordinary.count_handed_out(self.list_key)
 
     def purge_queue(self) -> None:
         ordinary.purge(self.list_key)

@@ -24,6 +24,7 @@ from supervision.errors import (
     LeaseLost,
     NotStorable,
     QuestionAsked,
+    StepFailed,
     SupervisionError,
     Suspended,
     UnknownBody,
@@ -60,6 +61,11 @@ def drive_one(task_id: UUID | str, task_lease: int, *, stopping: Callable[[], bo
         body = registry.get(taken.body)
     except UnknownBody:
         lease.park(taken.task_id, taken.lease, Reason.UNKNOWN_BODY.of(taken.body))
+        return True
+    is_old = taken.body_version < body.version and taken.body_version not in body.compatible_with
+    if is_old and not taken.requests.ending:
+        change = f"{taken.body_version}->{body.version}"
+        lease.park(taken.task_id, taken.lease, Reason.VERSION_CHANGED.of(change))
         return True
     try:
         with beating(taken.task_id, taken.lease, thread=thread) as heart:
@@ -133,7 +139,12 @@ def _record(error: BaseException, taken: Taken, context: Context) -> None:
     details = {"error": f"{kind}: {message}"}
     if not isinstance(error, Failure | SupervisionError):
         details["traceback"] = masking.mask_values(_traceback(error), secrets)
-    first = Reason.UNWINDING_FAILED if context.unwinding is not None else Reason.BODY_FAILED
+    if isinstance(error, StepFailed):
+        first, kind = Reason.RETRIES_EXHAUSTED, error.step
+    else:
+        first = Reason.BODY_FAILED
+    if context.unwinding is not None:
+        first = Reason.UNWINDING_FAILED
     failure = message if isinstance(error, Failure | SupervisionError) else details["error"]
     _write(lambda: ends.fail(taken.task_id, taken.lease, first.of(kind), failure or kind, details))
 

@@ -7,7 +7,6 @@ handed out again.
 from collections.abc import Sequence
 
 from django.db import DEFAULT_DB_ALIAS, connections
-from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django_q.conf import Conf
 from django_q.models import OrmQ
@@ -53,12 +52,12 @@ def free(pk: int) -> None:
     OrmQ.objects.using(alias()).filter(pk=pk).update(lock=Now())
 
 
-def waiting(key: str) -> QuerySet[OrmQ]:
-    return OrmQ.objects.using(alias()).filter(key=key, lock__lte=Now())
+def count_waiting(key: str) -> int:
+    return int(OrmQ.objects.using(alias()).filter(key=key, lock__lte=Now()).count())
 
 
-def handed_out(key: str) -> QuerySet[OrmQ]:
-    return OrmQ.objects.using(alias()).filter(key=key, lock__gt=Now())
+def count_handed_out(key: str) -> int:
+    return int(OrmQ.objects.using(alias()).filter(key=key, lock__gt=Now()).count())
 
 
 def purge(key: str) -> None:

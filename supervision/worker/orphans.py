@@ -84,7 +84,8 @@ def _kill(pid: int, signum: int) -> bool:
 def _prctl(option: int, argument: int) -> bool:
     if not sys.platform.startswith("linux"):
         return False
-    return ctypes.CDLL(None, use_errno=True).prctl(option, argument, 0, 0, 0) == 0
+    failed: int = ctypes.CDLL(None).prctl(option, argument, 0, 0, 0)
+    return not failed
 
 
 def _watch(parent: int) -> None:

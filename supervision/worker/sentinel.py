@@ -162,8 +162,8 @@ class Sentinel(django_q_cluster.Sentinel):  # type: ignore[misc]  # django-q2 is
     def _show_seats(self) -> None:
         """For django-q2's statistics."""
         self.pool = [process for seat, process in self._seated.items() if isinstance(seat, int)]
-        self.monitor = self._seated.get(_MONITOR, self.monitor)
-        self.pusher = self._seated.get(_PUSHER, self.pusher)
+        self.monitor: BaseProcess | None = self._seated.get(_MONITOR)
+        self.pusher: BaseProcess | None = self._seated.get(_PUSHER)
 
     def _end_overdue(self) -> None:
         """Kill workers whose ordinary package outran its ``timeout`` and the exception for it. Supervised ones have

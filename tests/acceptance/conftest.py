@@ -1,6 +1,6 @@
 """Real clusters for tests: see ``tests.processes``."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ def start_cluster(transactional_db: None, tmp_path: Path) -> Iterator[StartClust
     def start(
         *arguments: str,
         workers: int = 2,
-        supervision: dict[str, object] | None = None,
+        supervision: Mapping[str, object] | None = None,
         command: str = "supervision_worker",
     ) -> Cluster:
         log = tmp_path / f"cluster-{len(started)}.log"

@@ -33,7 +33,7 @@ def wait_for_progress(task_id: UUID) -> None:
     """Wait until the task is running and has made a checkpoint since it was last taken."""
 
     def has_progressed() -> bool:
-        events = list(LogEntry.objects.filter(task_id=task_id).order_by("sequence_num").values_list("event", flat=True))
-        return "task_checkpointed" in events[max(i for i, e in enumerate(["task_taken", *events]) if e == "task_taken") :]
+        entries = LogEntry.objects.filter(task_id=task_id).order_by("-sequence_num")
+        return entries.values_list("event", flat=True).first() == "task_checkpointed"
 
     wait_for(lambda: state(task_id) == "running" and has_progressed(), f"task {task_id} makes progress")

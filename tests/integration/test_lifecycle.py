@@ -318,7 +318,8 @@ def test_a_sensitive_argument_is_masked_for_every_reader() -> None:
 def test_an_answer_that_is_none_is_no_answer_to_the_database() -> None:
     task = start("test.asker")
     run_until_idle()
-    for value in (None, "", [], {}):
+    nothing: tuple[Any, ...] = (None, "", [], {})
+    for value in nothing:
         with pytest.raises(IntegrityError), transaction.atomic():
             Question.objects.filter(task=task).update(
                 status="answered", answer=value, answered_at=task.created_at, answered_by_ref="x"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from django import forms
+
 from supervision.engines import registry
 from supervision.engines.context import Context
+from supervision.engines.forms import AUTO, Auto, check_form, form_from, hints_of
 from supervision.engines.registry import Body
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -18,7 +21,7 @@ class BodyEngine:
     """Calls the function with the context and the task's arguments; its return value is the task's result."""
 
     def run(self, body: Body, context: Context) -> Any:
-        return body.function(context, **context.arguments)
+        return body.function(context, **body.load_arguments(context.arguments))
 
 
 def body(
@@ -30,12 +33,18 @@ def body(
     expires_after: timedelta | None = None,
     sensitive: Sequence[str] = (),
     label: str = "",
+    compatible_with: Collection[int] = (),
+    form: type[forms.Form] | Auto | None = AUTO,
 ) -> Callable[[F], F]:
     """Registers a function as the body ``name``; the function itself stays an ordinary one.
 
     Its first parameter is the context, the others are the task's arguments, checked when a task is created.
-    ``version`` grows when running tasks can't go on with the new code. ``queue`` is the lane of workers, ``priority`` 0
+    ``version`` grows when running tasks can't go on with the new code; those of the versions in ``compatible_with`` do,
+    others park for an operator's word. ``queue`` is the lane of workers, ``priority`` 0
     runs first and 9 last. ``sensitive`` names arguments that every reader masks. ``label`` is shown to people.
+    ``form`` is what a person fills in to start one: made from the annotations (TypeError for one that has no field),
+    a Django form whose fields are the parameters, or None for a body that only code starts. Arguments arrive as the
+    annotations say, although they are JSON in between.
 
     >>> @body("greet", expires_after=timedelta(days=7))
     ... def greet(task, *, name: str):
@@ -53,10 +62,16 @@ def body(
             raise TypeError(f"Body {name!r} has no parameter {', '.join(unknown)}, which sensitive= names.")
         if not 0 <= priority <= 9:
             raise ValueError(f"Body {name!r} has priority {priority}; it must be from 0 to 9.")
+        its_form = form
+        if its_form is AUTO:
+            its_form = form_from(name, function, tuple(sensitive))
+        elif its_form is not None:
+            check_form(name, function, its_form)
         registry.register(
             Body(
                 name=name, function=function, engine=BodyEngine(), version=version, queue=queue, priority=priority,
                 expires_after=expires_after, sensitive=tuple(sensitive), label=label or name,
+                compatible_with=frozenset(compatible_with), form=its_form, hints=hints_of(function),
             )
         )  # fmt: skip
         return function

@@ -1,7 +1,7 @@
 """The cluster that runs supervised work: ``manage.py supervision_worker``."""
 
 import logging
-from argparse import ArgumentTypeError, RawDescriptionHelpFormatter
+from argparse import ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -16,14 +16,11 @@ from supervision.worker.broker import Broker
 
 class Command(BaseCommand):
     help = _(
-        "Runs supervised tasks, and ordinary django-q2 tasks, in worker processes until it is stopped.\n\n"
+        "Runs supervised tasks, and ordinary django-q2 tasks, in worker processes until it is stopped. "
         "SIGTERM or Ctrl-C stops it: nothing new is taken, each task is parked at its next checkpoint, due at once for "
         "the next worker, and whatever needs longer than STOP_GRACE_SECONDS is killed. A second signal kills at once. "
         "Exit status: 0 after a stop that was asked for, 1 after a failure."
     )
-
-    def create_parser(self, *args: Any, **options: Any) -> CommandParser:
-        return super().create_parser(*args, formatter_class=_Formatter, **options)
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -81,10 +78,6 @@ class Command(BaseCommand):
                 )
             )
         self.stdout.flush()
-
-
-class _Formatter(RawDescriptionHelpFormatter):
-    pass
 
 
 def _count(text: str) -> int:

@@ -1,0 +1,405 @@
+"""The memoised calls: step, sleep, wait_for_signal, continue_as_new. Each is found again by its name.
+
+The order within a call: is the drive still on, is it recorded, was something requested, then the work, then its record.
+What was requested during a step is observed at the next call, so that a step always hands over its result.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from django.db import DatabaseError, transaction
+from django.utils.translation import gettext as _
+
+from supervision.conf import settings
+from supervision.engines import steps
+from supervision.engines.replay import Names, Recorded, Replay
+from supervision.engines.steps import ONCE, Retry
+from supervision.errors import (
+    AwaitingSignal,
+    ConnectionLost,
+    ContinuedAsNew,
+    Failure,
+    NotStorable,
+    ReplayMismatch,
+    Retrying,
+    Sleeping,
+    StepFailed,
+    StepTimedOut,
+    SupervisionError,
+)
+from supervision.kernel import crash, log, masking, signals_in, sql, storable, waits
+from supervision.kernel import lease as leases
+from supervision.kernel.models import Signal
+from supervision.kernel.states import Reason
+
+R = TypeVar("R")
+
+_TRIES = 5
+_SHORT_WAIT = 2.0
+"""A retry sooner than this is waited for in the worker; a longer wait parks."""
+
+
+class Durable:
+    """The part of ``Context`` that remembers. Mixed into it; see there for what it stands on."""
+
+    # what Context provides
+    _taken: leases.Taken
+    _secrets: list[str]
+    _enter: Callable[..., None]
+    _end: Any
+    _kernel: Any
+    _changed: Any
+    _decided: str
+    _requests: leases.Requests
+    decisions: dict[str, Any]
+    ask: Callable[..., Any]
+    _unwind: Callable[..., Any]
+    _go_on: Callable[[], None]
+
+    def _start_remembering(self) -> None:
+        self._replayed: Replay | None = None
+        self._names = Names()
+        self._step: str | None = None
+
+    @property
+    def _replay(self) -> Replay:
+        """Read at the first memoised call of the drive, in one query."""
+        if self._replayed is None:
+            with self._kernel():
+                self._replayed = Replay(self._taken.task_id, after=self._taken.replay_from)
+        return self._replayed
+
+    @property
+    def idempotency_key(self) -> str:
+        """Inside a step: the same for every retry, recovery and fork of that step, for services that take one."""
+        if self._step is None:
+            raise SupervisionError("task.idempotency_key is of a step: read it inside one.")
+        return f"{self._taken.root_id}:{self._step}"
+
+    def step(
+        self,
+        name: str,
+        function: Callable[..., R],
+        /,
+        *args: Any,
+        key: object | None = None,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        atomic: bool = False,
+        once: bool = False,
+        **kwargs: Any,
+    ) -> R:
+        """The result of ``function(*args, **kwargs)``, as JSON: recorded once, then never computed again.
+
+        Found by ``name`` and ``key`` (or by its occurrence). Without ``retry`` it has one attempt; a step that failed
+        for good raises StepFailed. ``timeout`` seconds bound each attempt. ``atomic`` commits the function's own
+        effects, on the kernel's database, together with the record. ``once`` records the intention first: if the worker
+        dies in between, a person decides what happened. A function recorded under this name with other arguments parks
+        the task (``replay_mismatch``).
+        """
+        if once and retry is not None:
+            raise SupervisionError(f"Step {name!r}: once=True and retry= contradict each other.")
+        if once and atomic:
+            raise SupervisionError(f"Step {name!r}: an atomic step needs no once=True, it happens exactly once.")
+        full = self._identify(name, key)
+        call = {"function": steps.function_name(function), "digest": steps.digest(args, kwargs)}
+        found = self._replay.get(full)
+        self._enter(full, is_recorded=bool(found and found.outcome))
+        if found is not None and found.outcome:
+            return cast(R, self._recorded_result(full, found, call))
+        work = partial(function, *args, **kwargs)
+        if once:
+            return cast(R, self._once(full, found, call, work, timeout))
+        return cast(R, self._attempts(full, found, call, work, retry or ONCE, timeout, atomic))
+
+    def sleep(self, duration: timedelta | float, *, key: object | None = None) -> None:
+        """Parks for ``duration`` (seconds or a timedelta) of the database's clock, once; no worker is held."""
+        self._sleep(key, duration=duration if isinstance(duration, timedelta) else timedelta(seconds=duration))
+
+    def sleep_until(self, moment: datetime, *, key: object | None = None) -> None:
+        """Parks until ``moment`` (aware) on the database's clock; at once if it has passed."""
+        if moment.tzinfo is None:
+            raise SupervisionError("sleep_until needs an aware datetime: a naive one is another moment in each zone.")
+        self._sleep(key, until=moment)
+
+    def wait_for_signal(
+        self, name: str, *, timeout: timedelta | None = None, key: object | None = None
+    ) -> Signal | None:
+        """The next unconsumed signal of that name (always truthy), or None once ``timeout`` has passed.
+
+        Parks meanwhile. The deadline is recorded at the first call; a signal that is there wins over it.
+        """
+        full = self._identify(f"signal:{name}", key)
+        found = self._replay.get(full)
+        self._enter(full, is_recorded=bool(found and found.outcome))
+        if found is not None and found.outcome:
+            payload = self._replay.payload(found.number)
+            return Signal(pk=payload["signal"], task_id=self._taken.task_id, name=name, payload=payload.get("payload"),
+                          consumed_in=found.number) if payload["signal"] else None  # fmt: skip
+        with self._kernel():
+            came = signals_in.consume_or_park(
+                self._taken.task_id, self._taken.lease, name, timeout=timeout, deadline=self._deadline(found),
+                wait=full, decisions=self._changed(),
+            )  # fmt: skip
+        self._refuse(came.requests, full)
+        if came.parked:
+            raise self._end(AwaitingSignal())
+        return came.signal
+
+    def continue_as_new(self, **arguments: Any) -> None:
+        """Ends this round and starts the body afresh with ``arguments``: nothing before is replayed any more.
+
+        For endless work, whose replay would grow without end. Decisions are cleared; questions keep their keys.
+        """
+        self._enter("continue_as_new", is_recorded=False)
+        with self._kernel():
+            waits.continue_as_new(self._taken.task_id, self._taken.lease, {**self._taken.arguments, **arguments})
+        raise self._end(ContinuedAsNew())
+
+    # --- names
+
+    def _identify(self, base: str, key: object | None) -> str:
+        self._go_on()
+        if self._step is not None:
+            raise SupervisionError(f"{base!r} was called inside the step {self._step!r}; steps don't nest.")
+        if key is None and self.decisions:
+            raise SupervisionError(
+                f"{base!r} needs a key=: this body skips ahead by its decisions, so the occurrence of a call says "
+                "nothing about which one it is."
+            )
+        return self._names.name(base, key)
+
+    # --- replay
+
+    def _recorded_result(self, full: str, found: Recorded, call: Mapping[str, str]) -> Any:
+        payload = self._replay.payload(found.number)
+        differs = [what for what in ("function", "digest") if payload.get(what) != call[what]]
+        if differs:
+            reason = Reason.REPLAY_MISMATCH.of(full)
+            with self._kernel():
+                leases.park(self._taken.task_id, self._taken.lease, reason,
+                            payload={"recorded": {what: payload.get(what) for what in differs},
+                                     "called": {what: call[what] for what in differs}})  # fmt: skip
+            raise self._end(ReplayMismatch(reason))
+        if found.outcome == "step_failed":
+            raise StepFailed(full, payload["error_type"], payload["error"], payload["attempts"])
+        return payload["result"]
+
+    def _deadline(self, found: Recorded | None) -> datetime | None:
+        """Of a wait that an earlier drive began."""
+        if found is None or not found.parked:
+            return None
+        text = self._replay.payload(found.parked).get("deadline")
+        return datetime.fromisoformat(text) if text else None
+
+    def _sleep(self, key: object | None, **moment: Any) -> None:
+        full = self._identify("sleep", key)
+        found = self._replay.get(full)
+        self._enter(full, is_recorded=bool(found and found.outcome))
+        if found is not None and found.outcome:
+            return
+        deadline = self._deadline(found)
+        if deadline is not None:
+            moment = {"until": deadline}
+        with self._kernel():
+            slept = waits.sleep(self._taken.task_id, self._taken.lease, full, decisions=self._changed(), **moment)
+        self._refuse(slept.requests, full)
+        if not slept.over:
+            raise self._end(Sleeping())
+
+    def _refuse(self, requests: leases.Requests | None, full: str) -> None:
+        """A wait that isn't begun because the task is being ended: raises Cancelled, again in a clean-up."""
+        if requests:
+            self._decided = ""  # nothing was written: the next record takes the decisions along
+            raise self._unwind(requests, full)
+
+    # --- attempts
+
+    def _attempts(
+        self,
+        full: str,
+        found: Recorded | None,
+        call: dict[str, str],
+        work: Callable[[], Any],
+        retry: Retry,
+        timeout: float | timedelta | None,
+        atomic: bool,
+    ) -> Any:
+        failed = found.failed_attempts if found else 0
+        while True:
+            try:
+                if atomic:
+                    return self._atomically(full, call, work, timeout)
+                result = self._call(full, work, timeout)
+                return self._completed(full, call, result)
+            except Exception as error:
+                self._raise_if_lost(error)
+                failed += 1
+                if not retry.wants(error, failed) or isinstance(error, NotStorable):
+                    raise self._failed(full, call, error, failed) from error
+                self._wait_for_next(full, error, failed, retry.delay(failed))
+
+    def _call(self, full: str, work: Callable[[], Any], timeout: float | timedelta | None) -> Any:
+        """The author's function, alone: with its timeout, and with no call of the context inside it."""
+        self._step = full
+        try:
+            with steps.time_limit(full, timeout):
+                return work()
+        finally:
+            self._step = None
+
+    def _completed(self, full: str, call: dict[str, str], result: Any) -> Any:
+        encoded = self._encode_result(full, call, result)
+        self._write("step_completed", full, encoded)
+        return _plain(encoded)
+
+    def _encode_result(self, full: str, call: dict[str, str], result: Any) -> str:
+        # the result's own place in errors: "the result of step x[3].name", not "payload.result"
+        storable.encode(result, place=f"the result of step {full}", limit="MAX_PAYLOAD_BYTES")
+        return storable.encode(
+            {"result": result, **call}, place=f"the result of step {full}", limit="MAX_PAYLOAD_BYTES"
+        )
+
+    def _atomically(
+        self, full: str, call: dict[str, str], work: Callable[[], Any], timeout: float | timedelta | None
+    ) -> Any:
+        """Effects first, lease-checked record last, one commit. The author's deferred constraints are checked before
+        the record, so that their errors are the author's. A deadlock undid everything, so it is simply run again."""
+        for left in range(_TRIES - 1, -1, -1):
+            try:
+                with transaction.atomic(using=settings.DATABASE, durable=True):
+                    result = self._call(full, work, timeout)
+                    sql.connection().check_constraints()
+                    encoded = self._encode_result(full, call, result)
+                    requests = leases.record_in_transaction(
+                        self._taken.task_id, self._taken.lease, event="step_completed", name=full, payload=encoded
+                    )
+                    crash.point("checkpoint:before_commit")
+            except DatabaseError as error:
+                if left == 0 or sql.sqlstate(error) not in sql.RETRYABLE:
+                    raise
+            else:
+                crash.point("checkpoint:after_commit")
+                self._requests = requests
+                return _plain(encoded)
+        raise AssertionError("unreachable")
+
+    def _raise_if_lost(self, error: Exception) -> None:
+        """A database that went away beneath the author's function is no failed attempt."""
+        if isinstance(error, DatabaseError) and sql.is_connection_lost(error) and not sql.connection().is_usable():
+            raise self._end(ConnectionLost()) from error
+
+    def _failed(self, full: str, call: dict[str, str], error: Exception, attempts: int) -> StepFailed:
+        """Records the failure for good; what to raise."""
+        kind, message = type(error).__name__, self._clean(error)
+        self._write("step_failed", full, storable.encode(
+            {**call, "error_type": kind, "error": message, "attempts": attempts, "traceback": self._traceback(error)},
+            place=full, limit="MAX_PAYLOAD_BYTES"))  # fmt: skip
+        return StepFailed(full, kind, message, attempts)
+
+    def _wait_for_next(self, full: str, error: Exception, failed: int, delay: float) -> None:
+        payload = {"error_type": type(error).__name__, "error": self._clean(error), "attempt": failed,
+                   "next_in": round(delay, 3), "traceback": self._traceback(error)}  # fmt: skip
+        self._write("step_attempt_failed", full, storable.encode(payload, place=full, limit="MAX_PAYLOAD_BYTES"))
+        self._enter(full, is_recorded=False)
+        if delay <= _SHORT_WAIT:
+            time.sleep(delay)
+            return
+        with self._kernel():
+            leases.park(self._taken.task_id, self._taken.lease, Reason.RETRYING.of(full),
+                        wake_after=timedelta(seconds=delay), decisions=self._changed())  # fmt: skip
+        raise self._end(Retrying())
+
+    def _write(self, event: str, name: str, payload: str) -> None:
+        """A record under a name; what was requested meanwhile is observed by the next call."""
+        changed = self._changed()
+        with self._kernel():
+            self._requests = leases.checkpoint(
+                self._taken.task_id, self._taken.lease, event=event, name=name, payload=payload,
+                decisions=None if changed is None else self._decided,
+            )  # fmt: skip
+
+    def _clean(self, error: BaseException) -> str:
+        text: str = masking.mask_values(storable.text(error, 10_000), self._secrets)
+        return text
+
+    def _traceback(self, error: BaseException) -> str:
+        text = storable.text("".join(traceback.format_exception(error)), 20_000)
+        masked: str = masking.mask_values(text, self._secrets)
+        return masked
+
+    # --- at most once
+
+    def _once(
+        self,
+        full: str,
+        found: Recorded | None,
+        call: dict[str, str],
+        work: Callable[[], Any],
+        timeout: float | timedelta | None,
+    ) -> Any:
+        """Intention, work, record. An intention without a record is uncertain, and a person's to settle; each "run it"
+        is a new intention, on that person's authority."""
+        intentions = len(found.intentions) if found else 0
+        begun_by = self._replay.payload(found.intentions[-1])["worker"] if found and found.intentions else ""
+        while True:
+            if begun_by:
+                verdict, result = self._settle(full, call, intentions, begun_by)
+                if verdict == "happened":
+                    return self._completed(full, call, result)
+            intentions += 1
+            begun_by = self._taken.worker
+            intention = {**call, "intention": intentions, "worker": begun_by}
+            self._write("step_intended", full, storable.encode(intention, place=full, limit="MAX_PAYLOAD_BYTES"))
+            try:
+                return self._completed(full, call, self._call(full, work, timeout))
+            except StepTimedOut:
+                continue  # it may have happened all the same: the same question as after a death
+            except Exception as error:
+                self._raise_if_lost(error)
+                raise self._failed(full, call, error, intentions) from error
+
+    def _settle(self, full: str, call: dict[str, str], intention: int, begun_by: str) -> tuple[str, Any]:
+        """What a person says of an uncertain step: ("happened", its result) or ("run", None). Parks until they have;
+        raises StepFailed when they give up."""
+        verdict = self.ask(
+            f"uncertain:{full}:{intention}"[:200],
+            _("Step “%(step)s” may happen only once, and it isn't known whether it did. What do you know?")
+            % {"step": full},
+            choices={
+                "none": _("It happened, and has no result"),
+                "happened": _("It happened, and I know its result (asked next)"),
+                "run": _("It did not happen: run it now"),
+                "give_up": _("Give up: the step has failed"),
+            },
+            help=_("Begun by %(worker)s (attempt %(n)s), whose end was not recorded. %(beat)s")
+            % {"worker": begun_by, "n": intention, "beat": self._last_beat()},
+        )
+        if verdict == "give_up":
+            raise self._failed(full, call, Failure(_("A person gave up on it: its outcome is uncertain.")), intention)
+        if verdict != "happened":
+            return ("run", None) if verdict == "run" else ("happened", None)
+        return "happened", self.ask(
+            f"result:{full}:{intention}"[:200],
+            _("What is the result of step “%(step)s”?") % {"step": full},
+            kind="json",
+            help=_('As JSON, for example 42 or {"id": 7}.'),
+        )
+
+    def _last_beat(self) -> str:
+        """Of the worker that was lost, from the reaper's entry."""
+        with self._kernel():
+            lost = log.last_loss(self._taken.task_id)
+        return _("Last beat: %(at)s.") % {"at": lost["beat_at"]} if lost.get("beat_at") else ""
+
+
+def _plain(encoded: str) -> Any:
+    """The result as every replay will see it."""
+    return json.loads(encoded)["result"]
