@@ -182,6 +182,10 @@ class Context(Durable):
     def progress(self, done: int | None = None, total: int | None = None, text: str | None = None) -> None:
         """Shows how far it is. Cheap: written with one of the next beats, and never to the task's row."""
         self._go_on()
+        self.show_progress(done, total, text)
+
+    def show_progress(self, done: int | None, total: int | None, text: str | None) -> None:
+        """``progress`` from any thread."""
         self._pulse.progress(done, total, text)
 
     # --- how a drive goes on or ends
@@ -198,6 +202,10 @@ class Context(Durable):
             return None
         self._decided = decided
         return self.decisions
+
+    def _must_end(self) -> bool:
+        """Whether the next new call would end the drive or raise ``Cancelled``."""
+        return self._stopping() or (self.unwinding is None and bool(self._requests))
 
     def _enter(self, call: str, *, is_recorded: bool) -> None:
         """At the start of a call: refuses it after the end of the drive; observes requests before anything new begins.

@@ -42,7 +42,7 @@ from supervision.kernel.states import Reason
 R = TypeVar("R")
 
 _TRIES = 5
-_SHORT_WAIT = 2.0
+SHORT_WAIT = 2.0
 """A retry sooner than this is waited for in the worker; a longer wait parks."""
 
 
@@ -79,9 +79,13 @@ class Durable:
     @property
     def idempotency_key(self) -> str:
         """Inside a step: the same for every retry, recovery and fork of that step, for services that take one."""
-        if self._step is None:
+        return self.idempotency_key_of(self._step or "")
+
+    def idempotency_key_of(self, step: str) -> str:
+        """The key of the step of that full name."""
+        if not step:
             raise SupervisionError("task.idempotency_key is of a step: read it inside one.")
-        return f"{self._taken.root_id}:{self._step}"
+        return f"{self._taken.root_id}:{step}"
 
     def step(
         self,
@@ -108,12 +112,13 @@ class Durable:
             raise SupervisionError(f"Step {name!r}: once=True and retry= contradict each other.")
         if once and atomic:
             raise SupervisionError(f"Step {name!r}: an atomic step needs no once=True, it happens exactly once.")
-        full = self._identify(name, key)
-        call = {"function": steps.function_name(function), "digest": steps.digest(args, kwargs)}
-        found = self._replay.get(full)
-        self._enter(full, is_recorded=bool(found and found.outcome))
+        self._go_on()
+        full = self.identify(name, key)
+        call = steps.describe(function, args, kwargs)
+        found, result = self.recorded(full, call)
         if found is not None and found.outcome:
-            return cast(R, self._recorded_result(full, found, call))
+            return cast(R, result)
+        self._enter(full, is_recorded=False)
         work = partial(function, *args, **kwargs)
         if once:
             return cast(R, self._once(full, found, call, work, timeout))
@@ -136,7 +141,8 @@ class Durable:
 
         Parks meanwhile. The deadline is recorded at the first call; a signal that is there wins over it.
         """
-        full = self._identify(f"signal:{name}", key)
+        self._go_on()
+        full = self.identify(f"signal:{name}", key)
         found = self._replay.get(full)
         self._enter(full, is_recorded=bool(found and found.outcome))
         if found is not None and found.outcome:
@@ -165,8 +171,8 @@ class Durable:
 
     # --- names
 
-    def _identify(self, base: str, key: object | None) -> str:
-        self._go_on()
+    def identify(self, base: str, key: object | None) -> str:
+        """The full name of this call: pure, and in the order of the calls."""
         if self._step is not None:
             raise SupervisionError(f"{base!r} was called inside the step {self._step!r}; steps don't nest.")
         if key is None and self.decisions:
@@ -177,6 +183,12 @@ class Durable:
         return self._names.name(base, key)
 
     # --- replay
+
+    def recorded(self, full: str, call: Mapping[str, str]) -> tuple[Recorded | None, Any]:
+        """What is recorded of the step, and its result if it is settled. Raises StepFailed if it failed for good; parks
+        the task if another call was recorded under its name."""
+        found = self._replay.get(full)
+        return found, self._recorded_result(full, found, call) if found is not None and found.outcome else None
 
     def _recorded_result(self, full: str, found: Recorded, call: Mapping[str, str]) -> Any:
         payload = self._replay.payload(found.number)
@@ -200,7 +212,8 @@ class Durable:
         return datetime.fromisoformat(text) if text else None
 
     def _sleep(self, key: object | None, **moment: Any) -> None:
-        full = self._identify("sleep", key)
+        self._go_on()
+        full = self.identify("sleep", key)
         found = self._replay.get(full)
         self._enter(full, is_recorded=bool(found and found.outcome))
         if found is not None and found.outcome:
@@ -242,9 +255,29 @@ class Durable:
             except Exception as error:
                 self._raise_if_lost(error)
                 failed += 1
-                if not retry.wants(error, failed) or isinstance(error, NotStorable):
-                    raise self._failed(full, call, error, failed) from error
-                self._wait_for_next(full, error, failed, retry.delay(failed))
+                delay = self._attempt_failed(full, call, error, failed, retry)
+                if self._may_try_again(full, delay):
+                    time.sleep(delay)
+
+    def _attempt_failed(self, full: str, call: dict[str, str], error: Exception, failed: int, retry: Retry) -> float:
+        """Records the failed attempt; the seconds until the next one. Raises StepFailed if there is none."""
+        if isinstance(error, NotStorable) or not retry.wants(error, failed):
+            raise self._failed(full, call, error, failed) from error
+        delay = retry.delay(failed)
+        payload = {"error_type": type(error).__name__, "error": self._clean(error), "attempt": failed,
+                   "next_in": round(delay, 3), "traceback": self._traceback(error)}  # fmt: skip
+        self._write("step_attempt_failed", full, storable.encode(payload, place=full, limit="MAX_PAYLOAD_BYTES"))
+        return delay
+
+    def _may_try_again(self, full: str, delay: float) -> bool:
+        """Whether the wait is so short that this worker waits; else parks until the next attempt."""
+        self._enter(full, is_recorded=False)
+        if delay <= SHORT_WAIT:
+            return True
+        with self._kernel():
+            leases.park(self._taken.task_id, self._taken.lease, Reason.RETRYING.of(full),
+                        wake_after=timedelta(seconds=delay), decisions=self._changed())  # fmt: skip
+        raise self._end(Retrying())
 
     def _call(self, full: str, work: Callable[[], Any], timeout: float | timedelta | None) -> Any:
         """The author's function, alone: with its timeout, and with no call of the context inside it."""
@@ -303,19 +336,6 @@ class Durable:
             {**call, "error_type": kind, "error": message, "attempts": attempts, "traceback": self._traceback(error)},
             place=full, limit="MAX_PAYLOAD_BYTES"))  # fmt: skip
         return StepFailed(full, kind, message, attempts)
-
-    def _wait_for_next(self, full: str, error: Exception, failed: int, delay: float) -> None:
-        payload = {"error_type": type(error).__name__, "error": self._clean(error), "attempt": failed,
-                   "next_in": round(delay, 3), "traceback": self._traceback(error)}  # fmt: skip
-        self._write("step_attempt_failed", full, storable.encode(payload, place=full, limit="MAX_PAYLOAD_BYTES"))
-        self._enter(full, is_recorded=False)
-        if delay <= _SHORT_WAIT:
-            time.sleep(delay)
-            return
-        with self._kernel():
-            leases.park(self._taken.task_id, self._taken.lease, Reason.RETRYING.of(full),
-                        wake_after=timedelta(seconds=delay), decisions=self._changed())  # fmt: skip
-        raise self._end(Retrying())
 
     def _write(self, event: str, name: str, payload: str) -> None:
         """A record under a name; what was requested meanwhile is observed by the next call."""

@@ -70,6 +70,11 @@ def function_name(function: Callable[..., Any]) -> str:
     return f"{getattr(inner, '__module__', '?')}.{getattr(inner, '__qualname__', type(inner).__name__)}"
 
 
+def describe(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, str]:
+    """What is recorded of a call beside its result, and compared when it is replayed."""
+    return {"function": function_name(function), "digest": digest(args, kwargs)}
+
+
 def digest(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """A short digest of a call's arguments, the same in every process: by value where they are JSON, by model and key
     for rows, by type for the rest."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from django import forms
 
 from supervision.engines import registry
+from supervision.engines.bodies.asynchronous import AsyncBodyEngine
 from supervision.engines.context import Context
 from supervision.engines.forms import AUTO, Auto, check_form, form_from, hints_of
 from supervision.engines.registry import Body
@@ -52,8 +53,6 @@ def body(
     """
 
     def decorate(function: F) -> F:
-        if inspect.iscoroutinefunction(function):
-            raise TypeError(f"Body {name!r} is async; only ordinary functions can be bodies so far.")
         parameters = list(inspect.signature(function).parameters)
         if not parameters:
             raise TypeError(f"Body {name!r} takes no parameter; the first one is the task's context.")
@@ -67,9 +66,10 @@ def body(
             its_form = form_from(name, function, tuple(sensitive))
         elif its_form is not None:
             check_form(name, function, its_form)
+        engine = AsyncBodyEngine() if inspect.iscoroutinefunction(function) else BodyEngine()
         registry.register(
             Body(
-                name=name, function=function, engine=BodyEngine(), version=version, queue=queue, priority=priority,
+                name=name, function=function, engine=engine, version=version, queue=queue, priority=priority,
                 expires_after=expires_after, sensitive=tuple(sensitive), label=label or name,
                 compatible_with=frozenset(compatible_with), form=its_form, hints=hints_of(function),
             )
