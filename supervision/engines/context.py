@@ -197,6 +197,8 @@ class Context(Durable):
 
     def _changed(self) -> dict[str, Any] | None:
         """The decisions, if they differ from what was last recorded."""
+        if not self.decisions and self._decided == "{}":
+            return None
         decided = storable.encode(self.decisions, place="decisions", limit="MAX_DECISIONS_BYTES")
         if decided == self._decided:
             return None

@@ -289,16 +289,9 @@ class Durable:
             self._step = None
 
     def _completed(self, full: str, call: dict[str, str], result: Any) -> Any:
-        encoded = self._encode_result(full, call, result)
-        self._write("step_completed", full, encoded)
-        return _plain(encoded)
-
-    def _encode_result(self, full: str, call: dict[str, str], result: Any) -> str:
-        # the result's own place in errors: "the result of step x[3].name", not "payload.result"
-        storable.encode(result, place=f"the result of step {full}", limit="MAX_PAYLOAD_BYTES")
-        return storable.encode(
-            {"result": result, **call}, place=f"the result of step {full}", limit="MAX_PAYLOAD_BYTES"
-        )
+        encoded = _encode(full, result)
+        self._write("step_completed", full, _with_result(encoded, call))
+        return json.loads(encoded)
 
     def _atomically(
         self, full: str, call: dict[str, str], work: Callable[[], Any], timeout: float | timedelta | None
@@ -310,9 +303,13 @@ class Durable:
                 with transaction.atomic(using=settings.DATABASE, durable=True):
                     result = self._call(full, work, timeout)
                     sql.connection().check_constraints()
-                    encoded = self._encode_result(full, call, result)
+                    encoded = _encode(full, result)
                     requests = leases.record_in_transaction(
-                        self._taken.task_id, self._taken.lease, event="step_completed", name=full, payload=encoded
+                        self._taken.task_id,
+                        self._taken.lease,
+                        event="step_completed",
+                        name=full,
+                        payload=_with_result(encoded, call),
                     )
                     crash.point("checkpoint:before_commit")
             except DatabaseError as error:
@@ -321,7 +318,7 @@ class Durable:
             else:
                 crash.point("checkpoint:after_commit")
                 self._requests = requests
-                return _plain(encoded)
+                return json.loads(encoded)
         raise AssertionError("unreachable")
 
     def _raise_if_lost(self, error: Exception) -> None:
@@ -420,6 +417,11 @@ class Durable:
         return _("Last beat: %(at)s.") % {"at": lost["beat_at"]} if lost.get("beat_at") else ""
 
 
-def _plain(encoded: str) -> Any:
-    """The result as every replay will see it."""
-    return json.loads(encoded)["result"]
+def _encode(full: str, result: Any) -> str:
+    """The result as JSON: what is recorded, and what this drive and every replay hand to the author."""
+    return storable.encode(result, place=f"the result of step {full}", limit="MAX_PAYLOAD_BYTES")
+
+
+def _with_result(encoded: str, call: dict[str, str]) -> str:
+    """The payload of a completed step; the result isn't encoded a second time."""
+    return f'{{"result":{encoded},{json.dumps(call)[1:]}'

@@ -91,7 +91,9 @@ def _field(kind: Any, is_optional: bool) -> forms.Field | None:
 def _plain(kind: type) -> forms.Field | None:
     if kind is datetime:
         widget = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}, format="%Y-%m-%dT%H:%M:%S")
-        return forms.DateTimeField(widget=widget, input_formats=["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"])
+        return forms.DateTimeField(
+            widget=widget, input_formats=["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"]
+        )
     if kind is date:
         return forms.DateField(widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"))
     if kind is time:

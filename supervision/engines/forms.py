@@ -54,7 +54,10 @@ class ArgumentsForm(forms.Form):
             if not user.has_perm(f"{options.app_label}.view_{options.model_name}"):
                 field.queryset = field.queryset.none()
                 field.help_text = _("You may not view any %(rows)s.") % {"rows": options.verbose_name_plural}
-            elif not isinstance(field, forms.ModelMultipleChoiceField) and len(field.queryset[: self.MANY + 1]) > self.MANY:
+            elif (
+                not isinstance(field, forms.ModelMultipleChoiceField)
+                and len(field.queryset[: self.MANY + 1]) > self.MANY
+            ):
                 field.widget = forms.TextInput()
                 field.help_text = _("The key of the %(row)s.") % {"row": options.verbose_name}
         return self

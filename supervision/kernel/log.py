@@ -94,7 +94,7 @@ SELECT sequence_num, event, name, CASE WHEN sequence_num <= %(whole)s THEN paylo
 """
 _PAYLOADS = """
 SELECT sequence_num, payload::text FROM supervision_logentry
- WHERE task_id = %(task_id)s::uuid AND sequence_num >= %(first)s AND sequence_num < %(first)s + %(count)s
+ WHERE task_id = %(task_id)s::uuid AND sequence_num >= %(first)s AND sequence_num < %(end)s
 """
 
 
@@ -110,7 +110,7 @@ def recorded(task_id: UUID | str, *, after: int, whole: int) -> list[tuple[int, 
 
 def payloads(task_id: UUID | str, first: int, count: int) -> dict[int, str]:
     """Number -> payload as JSON text of ``count`` entries from number ``first``."""
-    return {row[0]: row[1] for row in sql.run(_PAYLOADS, {"task_id": str(task_id), "first": first, "count": count})}
+    return {row[0]: row[1] for row in sql.run(_PAYLOADS, {"task_id": str(task_id), "first": first, "end": first + count})}
 
 
 def last_loss(task_id: UUID | str) -> dict[str, Any]:

@@ -20,8 +20,8 @@ VALUES (%s, %s, %s, %s, %s::jsonb, %s, '')
 class Floor:
     """``BEGIN; SELECT ... FOR UPDATE; UPDATE; INSERT; COMMIT`` on the same tables, on a connection of its own."""
 
-    def __init__(self, task_id: Any, event: str) -> None:
-        self.task_id, self.event, self.done = task_id, event, 0
+    def __init__(self, task_id: Any, event: str, *, payload: str = "{}") -> None:
+        self.task_id, self.event, self.payload, self.done = task_id, event, payload, 0
         parameters = {
             key: value for key, value in connection.get_connection_params().items()
             if key in ("dbname", "user", "password", "host", "port")
@@ -37,7 +37,7 @@ class Floor:
             row = cursor.fetchone()
             assert row is not None
             cursor.execute(_UPDATE, [row[1] + 1, json.dumps({"row": self.done}), self.task_id])
-            cursor.execute(_INSERT, [self.task_id, row[1] + 1, self.event, "", "{}", row[0]])
+            cursor.execute(_INSERT, [self.task_id, row[1] + 1, self.event, self.event, self.payload, row[0]])
             cursor.execute(sql.SQL("COMMIT"))
 
     def close(self) -> None:
