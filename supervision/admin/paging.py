@@ -14,7 +14,7 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]
     """Counts at most ``COUNTED`` + 1 rows: a COUNT over the whole table would read all of it at each page."""
 
     @cached_property
-    def count(self) -> int:  # type: ignore[override]
+    def count(self) -> int:
         return capped_count(self.object_list)
 
     @property
