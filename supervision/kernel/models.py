@@ -248,6 +248,7 @@ class Task(models.Model):
                 condition=Q(finished_at__isnull=False),
                 name="supervision_task_finished",
             ),
+            Index(fields=("root_id",), condition=Q(root_id__isnull=False), name="supervision_task_lineage"),  # forks
             # search; only tasks that have one
             Index(fields=("idempotency_key",), condition=~Q(idempotency_key=""), name="supervision_task_search_key"),
             Index(
