@@ -1,5 +1,5 @@
 """The example work of the demo, found by ``supervision`` at start."""
 
-from project import onboarding
+from project import normalising, onboarding
 
-__all__ = ["onboarding"]
+__all__ = ["normalising", "onboarding"]

@@ -10,7 +10,20 @@ BODIES = ("country.codes", "mail.letters", "order.fulfil", "report.nightly", "ad
 # is as in a task that the kernel made.
 _TASKS = """
 INSERT INTO supervision_task
-SELECT (jsonb_populate_record(template, jsonb_build_object(
+SELECT task.*
+  FROM supervision_task AS template
+ CROSS JOIN (
+    SELECT n, supervision_now_v1() - n * interval '7 seconds' AS at,
+           CASE WHEN n %% 100 < 2 OR n %% 1000 = 3 THEN 'parked' WHEN n %% 1000 = 11 THEN 'pending'
+                WHEN n %% 5000 = 17 THEN 'running' WHEN n %% 50 = 7 THEN 'failed' WHEN n %% 400 = 9 THEN 'expired'
+                WHEN n %% 300 = 8 THEN 'cancelled' ELSE 'completed' END AS state,
+           CASE WHEN n %% 100 = 0 OR n %% 1000 = 3 THEN 'sleeping' WHEN n %% 100 = 1 THEN 'awaiting_user_answer:words'
+                WHEN n %% 1000 = 11 OR n %% 5000 = 17 THEN ''
+                WHEN n %% 1000 = 7 THEN 'retries_exhausted:charge' WHEN n %% 50 = 7 THEN 'failed:ValueError'
+                WHEN n %% 400 = 9 THEN 'expired:sleeping' WHEN n %% 300 = 8 THEN 'cancelled:alice' ELSE '' END AS reason
+      FROM generate_series(1, %(tasks)s) AS n
+  ) AS made
+ CROSS JOIN LATERAL jsonb_populate_record(template, jsonb_build_object(
     'id', (lpad(to_hex(((extract(epoch FROM at) * 1000)::bigint)), 12, '0') || '7' || substr(md5(n::text), 1, 3) || '8'
            || substr(md5(n::text), 4, 15))::uuid,
     'body', (%(bodies)s::text[])[1 + n %% 5],
@@ -24,19 +37,7 @@ SELECT (jsonb_populate_record(template, jsonb_build_object(
     'idempotency_key', CASE WHEN n %% 3 = 0 THEN 'key-' || n ELSE '' END,
     'created_at', at, 'started_at', CASE WHEN state <> 'pending' THEN at END, 'state_changed_at', at,
     'finished_at', CASE WHEN state IN ('completed', 'failed', 'expired', 'cancelled') THEN at + interval '1 minute' END
-))).*
-  FROM supervision_task AS template
- CROSS JOIN (
-    SELECT n, supervision_now_v1() - n * interval '7 seconds' AS at,
-           CASE WHEN n %% 100 < 2 OR n %% 1000 = 3 THEN 'parked' WHEN n %% 1000 = 11 THEN 'pending'
-                WHEN n %% 5000 = 17 THEN 'running' WHEN n %% 50 = 7 THEN 'failed' WHEN n %% 400 = 9 THEN 'expired'
-                WHEN n %% 300 = 8 THEN 'cancelled' ELSE 'completed' END AS state,
-           CASE WHEN n %% 100 = 0 OR n %% 1000 = 3 THEN 'sleeping' WHEN n %% 100 = 1 THEN 'awaiting_user_answer:words'
-                WHEN n %% 1000 = 11 OR n %% 5000 = 17 THEN ''
-                WHEN n %% 1000 = 7 THEN 'retries_exhausted:charge' WHEN n %% 50 = 7 THEN 'failed:ValueError'
-                WHEN n %% 400 = 9 THEN 'expired:sleeping' WHEN n %% 300 = 8 THEN 'cancelled:alice' ELSE '' END AS reason
-      FROM generate_series(1, %(tasks)s) AS n
-  ) AS made
+ )) AS task
  WHERE template.id = %(template)s
 """
 _ENTRIES = """
