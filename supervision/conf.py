@@ -43,7 +43,7 @@ class Settings:
     """A question nobody answers expires, and its task with it. None: never."""
 
     NOTIFY: tuple[str, ...] = ()
-    """The channels through which people are told of questions and dead letters: ``("mail",)``. Empty: nobody is told."""
+    """The channels through which people are told of questions and dead letters: ``("mail",)``. Empty: nobody is."""
     REMIND_AFTER: timedelta | None = timedelta(days=1)
     """Those who may answer are reminded after so long. None: never."""
     WARN_BEFORE: timedelta | None = timedelta(days=1)

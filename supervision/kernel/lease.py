@@ -174,7 +174,8 @@ WITH task AS (
     INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
     SELECT id, log_length, %(event)s, %(name)s, %(payload)s::jsonb, lease, '' FROM task
 )
-SELECT CASE WHEN pause OR ending <> '' OR is_overdue THEN ARRAY[pause::text, ending, ending_reason, is_overdue::text] END
+SELECT CASE WHEN pause OR ending <> '' OR is_overdue
+            THEN ARRAY[pause::text, ending, ending_reason, is_overdue::text] END
   FROM task
 """
 

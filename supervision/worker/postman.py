@@ -48,7 +48,7 @@ _channels: dict[str, Channel] = {}
 
 
 def channel(name: str) -> Callable[[Channel], Channel]:
-    """Registers a way to reach people. After a crash it may be called again for one person; raising means not reached."""
+    """Registers a way to reach people. After a crash it may be called again for one person; raising: not reached."""
 
     def register(function: Channel) -> Channel:
         _channels[name] = function
