@@ -26,7 +26,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
                                 help_text=gettext_lazy('As JSON, for example {"customer": 7}.'))  # fmt: skip
     every = forms.IntegerField(label=gettext_lazy("Every … minutes"), required=False, min_value=1, max_value=9999)
     cron = forms.CharField(label=gettext_lazy("Or by cron"), required=False,
-                           help_text=gettext_lazy("Five fields, in the project's time zone: 30 6 * * 1-5."))  # fmt: skip
+                           help_text=gettext_lazy("Five fields, project's time zone: 30 6 * * 1-5."))  # fmt: skip
     overlap = forms.ChoiceField(label=gettext_lazy("If the last one still lives"), choices=[*OVERLAPS.items()])
 
     class Meta:
