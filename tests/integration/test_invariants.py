@@ -264,6 +264,7 @@ def test_a_signal_wins_over_a_timeout_that_has_passed() -> None:
 # --- 5. a terminal task never changes ---------------------------------------------------------------------------------
 
 ANOTHER = {
+    "boolean": "NOT {column}",
     "text": "{column} || 'x'",
     "character varying": "{column} || 'x'",
     "bigint": "COALESCE({column}, 0) + 1",
@@ -475,12 +476,14 @@ def test_a_task_that_lives_is_not_pruned() -> None:
 def test_a_family_is_pruned_together_or_not_at_all() -> None:
     parent = rows.running()
     child = creation.create(BODY, parent_id=parent.pk, parent_step="child").pk
+    taken = lease.take(child, 0)
+    assert taken is not None
     ends.complete(parent.pk, parent.lease)
     with pytest.raises(Refused, match="not ended"):
         retention.prune(parent.pk)
     with pytest.raises(Refused, match="parent"):
         retention.prune(child)
-    lifecycle.cancel(child)
+    ends.end(child, taken.lease)
     assert retention.prune(parent.pk) == [parent.pk, child]
 
 

@@ -41,13 +41,13 @@ WITH task AS (
         body, body_version, version_at_start, replay_from, queue, priority, arguments, sensitive, owner_ref, subject,
         subject_pk, current_state, watchdog_stop_reason, generation, lease, log_length, locked_decisions, failure,
         wake_at, expires_at, recoveries, compensations_outstanding, ending, ending_reason, idempotency_key,
-        concurrency_key, parent_step)
+        concurrency_key, parent_step, children_awaited, is_awaited, created_by_ref)
     SELECT %(body)s, 1, 1, 0, CASE WHEN n %% 10 = 0 THEN 'slow' ELSE 'default' END, n %% 10, '{}', '[]', '', '', '',
            CASE WHEN n <= 50 THEN 'running' ELSE 'parked' END,
            CASE WHEN n <= 50 THEN '' WHEN n %% 4 = 0 THEN 'awaiting_user_answer:q' ELSE 'sleeping' END,
            1, 1, 0, '{}', '',
            CASE WHEN n > 50 AND n %% 4 > 0 THEN now() + n * interval '1 minute' END,
-           now() + n * interval '1 hour', 0, 0, '', '', '', '', ''
+           now() + n * interval '1 hour', 0, 0, '', '', '', '', '', 0, true, ''
       FROM generate_series(1, %(sleepers)s) AS n
     RETURNING id, current_state, watchdog_stop_reason
 ), beat AS (
