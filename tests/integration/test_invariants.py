@@ -282,6 +282,7 @@ def test_a_signal_wins_over_a_timeout_that_has_passed() -> None:
 # --- 5. a terminal task never changes ---------------------------------------------------------------------------------
 
 ANOTHER = {
+    "boolean": "NOT {column}",
     "text": "{column} || 'x'",
     "character varying": "{column} || 'x'",
     "bigint": "COALESCE({column}, 0) + 1",
@@ -503,6 +504,10 @@ def test_a_family_is_pruned_together_or_not_at_all() -> None:
     ends.end(child, taken.lease)
     with pytest.raises(Refused, match="parent"):
         retention.prune(child)
+<<<<<<< HEAD
+=======
+    ends.end(child, taken.lease)
+>>>>>>> lead
     assert retention.prune(parent.pk) == [parent.pk, child]
 
 
