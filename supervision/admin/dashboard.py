@@ -24,6 +24,7 @@ from supervision.wording import Situation
 
 HOURS = 24
 _MANY_DRIVEN = 200
+_FAILURES = 4
 
 
 def describe(request: HttpRequest) -> dict[str, Any]:
@@ -48,6 +49,7 @@ def describe(request: HttpRequest) -> dict[str, Any]:
         "held": shown_count(capped_count(tasks.held())),
         "workers": _workers(tasks),
         "clusters": due.listeners(),
+        "failures": _failures(tasks),
         "holds": list(holds.standing().values()),
         "can_start": may(user, "add_task"),
         "list": reverse("admin:supervision_task_changelist"),
@@ -58,6 +60,12 @@ def describe(request: HttpRequest) -> dict[str, Any]:
 def _count(tasks: Any, state: State) -> dict[str, Any]:
     count = capped_count(tasks.filter(current_state=state))
     return {"state": state, "sign": sign(Situation(str(state), str(state.label))), "count": shown_count(count)}
+
+
+def _failures(tasks: Any) -> list[Any]:
+    """The newest tasks that failed."""
+    failed = tasks.with_clock().filter(current_state=State.FAILED).order_by("-id")
+    return list(failed.defer("arguments", "locked_decisions", "result")[:_FAILURES])
 
 
 def _workers(tasks: Any) -> list[dict[str, Any]]:

@@ -164,8 +164,13 @@ class Postman(threading.Thread):
         self._rest = threading.Event()
         self._trouble = Trouble(logger, _("delivering notices"))
 
+    def finish(self, seconds: float) -> None:
+        """Ends after the notices at hand; waits for that at most so long."""
+        self._rest.set()
+        self.join(seconds)
+
     def run(self) -> None:
-        while not stopping():
+        while not (stopping() or self._rest.is_set()):
             handled = 0
             try:
                 handled = deliver_due()

@@ -201,7 +201,7 @@ def test_a_rows_tasks_stand_on_its_page_with_a_button_to_start_some(client: Clie
     run_until_idle()
     html = client.get(f"/admin/auth/user/{ada.pk}/change/").content.decode()
     assert reverse("admin:supervision_task_change", args=[task.pk]) in html
-    assert html.count(">admin.greet ") == 1
+    assert html.count(">Greet somebody ") == 1
     link = f"/admin/supervision/task/add/?subject_type=auth.user&subject={ada.pk}"
     assert link.replace("&", "&amp;") in html
     choose = client.get(link).content.decode()
