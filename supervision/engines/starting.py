@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db import models
 
+from supervision.conf import settings
 from supervision.engines import registry
 from supervision.kernel import creation
 from supervision.kernel.models import Task
@@ -101,7 +102,7 @@ def retry(
     expected_generation: int | None = None,
 ) -> Task:
     """Forks the ended task on the body's current version; see ``creation.fork``. Raises UnknownBody if it is gone."""
-    source = Task.objects.filter(pk=task_id).only("body").first()
+    source = Task.objects.using(settings.DATABASE).filter(pk=task_id).only("body").first()
     known = registry.get(source.body) if source is not None else None
     return creation.fork(
         task_id,
