@@ -291,7 +291,6 @@ ANOTHER = {
     "jsonb": """'{{"forged": true}}'""",
     "timestamp with time zone": "COALESCE({column}, '2000-01-01') + interval '1 s'",
     "uuid": "gen_random_uuid()",
-    "boolean": "NOT {column}",
 }
 
 
