@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 import traceback
 from collections.abc import Callable
@@ -39,6 +40,8 @@ from supervision.worker.stop import stopping
 
 logger = logging.getLogger("supervision.worker")
 _NOW = timedelta(0)
+OUT_OF_MEMORY = 71
+"""Exit status of a worker that couldn't even record that it had no memory left."""
 
 
 def drive(task_id: str, task_lease: int) -> None:
@@ -48,6 +51,10 @@ def drive(task_id: str, task_lease: int) -> None:
     """
     try:
         drive_one(task_id, task_lease, stopping=stopping, thread=True)
+    except MemoryError:
+        # Not even the failure could be recorded, so nothing that follows in this process could: whoever sees it end
+        # makes the task due, and counts.
+        os._exit(OUT_OF_MEMORY)
     except BaseException:
         logger.exception("the drive of task %s ended in an error of the supervisor; it will be recovered", task_id)
 

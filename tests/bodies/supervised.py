@@ -4,6 +4,7 @@ import time
 
 from supervision.engines import Context
 from supervision.engines.bodies import body
+from tests.bodies import poisons
 
 
 @body("steps")
@@ -13,3 +14,10 @@ def steps(task: Context, *, steps: int = 1, seconds: float = 0.0) -> int:
         time.sleep(seconds)
         task.checkpoint(done=done + 1)
     return steps
+
+
+@body("poison")
+def poison(task: Context, *, how: str) -> None:
+    """Ends its worker, or holds it for ever, in the way of that name."""
+    task.log("I am about to do it")
+    getattr(poisons, how)()
