@@ -18,6 +18,7 @@ from supervision.worker import orphans, stop
 from supervision.worker.broker import Broker
 from supervision.worker.handover import ResultQueue, TaskQueue
 from supervision.worker.housekeeping import Housekeeping
+from supervision.worker.presence import Presence
 from supervision.worker.processes import OTHER_SEATS, Equipment, Mark, StopEvent
 from supervision.worker.pulse import Pulse, Watch
 from supervision.worker.readiness import readable
@@ -62,7 +63,8 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
     def run(self) -> int:
         """Run until the stop, or until the sentinel fails; the exit status. No process is left after it."""
         self.start()
-        self._house = Housekeeping(scheduling=self.broker)
+        presence = Presence(queues=self.broker.queues, workers=self.workers, free=self._gear.task_queue.count_waiting)
+        self._house = Housekeeping(presence, scheduling=self.broker)
         try:
             self._house.start()
             self._watch()
@@ -140,7 +142,7 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
 
 def run_stock(broker: Broker) -> int:
     """Run django-q2's own cluster, where ours isn't supported: its promises, and our tick. The exit status."""
-    house = Housekeeping(scheduling=None)
+    house = Housekeeping(Presence(queues=broker.queues, workers=int(Conf.WORKERS)))
     cluster: Any = django_q_cluster.Cluster(broker)
     cluster.start()
     house.start()

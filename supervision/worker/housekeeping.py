@@ -1,11 +1,13 @@
 """What a cluster does about its tasks beside running them: the tick, dead processes, and django-q2's schedules."""
 
+import contextlib
 import logging
 import queue
 import threading
 import time
 from typing import NamedTuple
 
+from django.db import Error as DatabaseError
 from django.db import connections
 from django.utils.translation import gettext as _
 from django_q.brokers import Broker
@@ -15,6 +17,7 @@ from django_q.scheduler import scheduler
 from supervision.conf import settings
 from supervision.kernel import reaping
 from supervision.kernel.identity import host_identity
+from supervision.worker.presence import Presence
 from supervision.worker.tick import tick
 from supervision.worker.trouble import Trouble
 
@@ -34,12 +37,14 @@ class Housekeeping(threading.Thread):
 
     Start it after the last fork of its process. It is a daemon: no hanging database keeps the process from ending.
     ``scheduling`` is the broker for which it also looks at django-q2's schedules, as often as django-q2 does.
+    ``presence`` announces the cluster.
     """
 
     SCHEDULE_SECONDS = 30.0
 
-    def __init__(self, scheduling: Broker | None = None) -> None:
+    def __init__(self, presence: Presence, scheduling: Broker | None = None) -> None:
         super().__init__(name="supervision-housekeeping", daemon=True)
+        self._presence = presence
         self._broker = scheduling if Conf.SCHEDULER else None
         self._ended: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
         self._unreaped: list[Ended] = []
@@ -64,7 +69,9 @@ class Housekeeping(threading.Thread):
                 self._reap_ended()
                 if time.monotonic() >= tick_at and not self._finishing:
                     tick_at = time.monotonic() + settings.TICK_SECONDS
+                    self._presence.announce()
                     tick()
+                    self._presence.ticked()
                     self._schedule()
             except Exception as error:
                 self._trouble.met(error)
@@ -72,6 +79,8 @@ class Housekeeping(threading.Thread):
                 tick_at = time.monotonic() + min(settings.TICK_SECONDS, 1.0)
             else:
                 self._trouble.over()
+        with contextlib.suppress(DatabaseError):  # the row ages, then
+            self._presence.withdraw()
         connections.close_all()
 
     def _await_news(self, seconds: float) -> None:
