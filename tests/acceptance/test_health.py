@@ -24,7 +24,7 @@ def found() -> set[str]:
 def test_stopped_cluster_leaves_nothing_behind(start_cluster: StartCluster) -> None:
     cluster = start_cluster(supervision=SUPERVISION)
     wait_for(lambda: found() == set(), "the cluster is healthy")
-    assert health.report(LIMITS).clusters[0].free == 2
+    wait_for(lambda: health.report(LIMITS).clusters[0].free == 2, "its free workers are known")
     cluster.stop()
     report = health.report(LIMITS)
     assert [finding.check for finding in report.findings] == ["clusters"]
