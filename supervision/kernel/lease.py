@@ -18,7 +18,7 @@ from supervision.kernel.identity import Worker, host_identity
 from supervision.kernel.models import Task
 from supervision.kernel.reaping import reap, reap_process
 from supervision.kernel.states import Reason, State
-from supervision.kernel.transition import announce, committing, locked, refuse_isolation, retried, write
+from supervision.kernel.transition import announce, committing, is_heard, locked, refuse_isolation, retried, write
 
 __all__ = ["Requests", "Taken", "Worker", "beat", "checkpoint", "host_identity", "park", "reap", "reap_process",
            "record_in_transaction", "take"]  # fmt: skip
@@ -65,7 +65,8 @@ _TAKE_LOCK = """
 SELECT current_setting('transaction_isolation') FROM supervision_task WHERE id = %(task_id)s::uuid FOR NO KEY UPDATE
 """
 
-# A statement of its own after the lock: its clock is read after the wait, so nothing expired is taken.
+# A statement of its own after the lock: its clock is read after the wait, so nothing expired is taken. (Both are sent
+# in one go, so the second can't wait for what Python thinks of the first: it looks at the isolation level itself.)
 _TAKE = """
 WITH task AS (
     UPDATE supervision_task
@@ -74,6 +75,7 @@ WITH task AS (
            lease = lease + 1, wake_at = NULL, offered_until = NULL, log_length = log_length + 1
      WHERE id = %(task_id)s::uuid AND lease = %(lease)s AND current_state IN ('pending', 'parked')
        AND wake_at <= supervision_now_v1()
+       AND current_setting('transaction_isolation') = 'read committed'
        AND NOT EXISTS (SELECT 1 FROM supervision_hold AS hold
                         WHERE hold.released_at IS NULL
                           AND (hold.kind, hold.name)
@@ -105,25 +107,29 @@ def take(task_id: UUID | str, lease: int, worker: Worker | None = None) -> Taken
     """Wins the right to drive the task, or None: somebody else has it, it isn't due, is held, has expired or ended.
 
     ``lease`` is the row's when it was offered; afterwards the row's is one more, so a second package of one offer
-    matches nothing. One short transaction: row lock; then update, beat row and entry in one statement. A task that is
-    being ended is taken for unwinding even if it is held or past its expiry.
+    matches nothing. One short transaction in one round trip: row lock; then update, beat row and entry in one
+    statement. A task that is being ended is taken for unwinding even if it is held or past its expiry.
     """
     by = worker or Worker.current()
     parameters = {
         "task_id": str(task_id), "lease": lease,
         "worker": by.name, "host": by.host, "pid": by.pid, "started": by.started,
     }  # fmt: skip
-    with committing("take"):
-        for (level,) in sql.run(_TAKE_LOCK, parameters):
-            refuse_isolation(level)
-        rows = sql.run(_TAKE, parameters)
+    crash.point("take:before_commit")
+    levels, rows = sql.together((_TAKE_LOCK, parameters), (_TAKE, parameters))
+    for (level,) in levels:
+        refuse_isolation(level)
+    crash.point("take:after_commit")
     if not rows:
         return None
     row = rows[0]
-    announce(
-        Task(pk=row[0], body=row[2], current_state=State.RUNNING, generation=row[14], lease=row[1], log_length=row[7]),
-        "task_taken",
-    )
+    if is_heard("task_taken"):
+        announce(
+            Task(
+                pk=row[0], body=row[2], current_state=State.RUNNING, generation=row[14], lease=row[1], log_length=row[7]
+            ),
+            "task_taken",
+        )
     return Taken(
         task_id=row[0], lease=row[1], body=row[2], body_version=row[3], arguments=json.loads(row[4]),
         sensitive=json.loads(row[5]), decisions=json.loads(row[6]), log_length=row[7], recoveries=row[8],

@@ -10,7 +10,7 @@ from django_q.monitor import monitor
 from django_q.pusher import pusher
 from django_q.worker import worker
 
-from supervision.worker import ordinary, orphans, stop
+from supervision.worker import drive, ordinary, orphans, stop
 from supervision.worker.broker import Broker
 from supervision.worker.handover import Countdown, ResultQueue, TaskQueue
 from supervision.worker.pulse import Pulse
@@ -70,6 +70,7 @@ def be_worker(sentinel: int, gear: Equipment, slot: int, countdown: Countdown, t
     orphans.tie_to_parent(sentinel)
     on_stop_signals(stop.request_stop_here)
     gear.pulse.show(gear.seat(slot))
+    drive.serve(drive.Lane(gear.broker.queues))
     gear.task_queue.serve(slot, on_ready=lambda: gear.roster.ready("worker"))
     worker(gear.task_queue, gear.result_queue, countdown, timeout)
 

@@ -21,3 +21,15 @@ def poison(task: Context, *, how: str) -> None:
     """Ends its worker, or holds it for ever, in the way of that name."""
     task.log("I am about to do it")
     getattr(poisons, how)()
+
+
+@body("noop")
+def noop(task: Context) -> None:
+    """Nothing at all."""
+
+
+@body("approval")
+def approval(task: Context) -> float:
+    """Asks, and returns the moment at which it went on after the answer."""
+    task.ask("go", "Go on?")
+    return time.time()
