@@ -3,6 +3,11 @@
 from supervision.kernel.clusters import Cluster
 from supervision.kernel.holds import Hold
 from supervision.kernel.models import Erasure, Heartbeat, LogEntry, Question, Signal, Task, Tombstone
+from supervision.kernel.notices import Notice
 from supervision.kernel.votes import Vote
+from supervision.worker.schedules import SupervisedSchedule
 
-__all__ = ["Cluster", "Erasure", "Heartbeat", "Hold", "LogEntry", "Question", "Signal", "Task", "Tombstone", "Vote"]
+__all__ = [
+    "Cluster", "Erasure", "Heartbeat", "Hold", "LogEntry", "Notice", "Question", "Signal", "SupervisedSchedule",
+    "Task", "Tombstone", "Vote",
+]  # fmt: skip

@@ -122,6 +122,7 @@ UPDATE supervision_task SET current_state = 'cancelled', watchdog_stop_reason = 
 INSERT INTO supervision_tombstone (task_id, owner_ref, body, idempotency_key, final_state, log_length)
 SELECT id, owner_ref, body, '', current_state, log_length FROM supervision_task;
 DELETE FROM supervision_logentry;
+DELETE FROM supervision_notice;
 DELETE FROM supervision_vote;
 DELETE FROM supervision_question;
 DELETE FROM supervision_signal;

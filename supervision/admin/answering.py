@@ -19,6 +19,7 @@ from supervision.admin.columns import body_label
 from supervision.admin.question_block import block_of, bound
 from supervision.errors import InvalidAnswer, NotStorable, SupervisionError
 from supervision.kernel import entitlement, masking, questions
+from supervision.kernel.actors import person_ref
 from supervision.kernel.models import Question, Task
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _onward(model_admin: QuestionAdmin, request: HttpRequest, question: Question
     """Where the person goes next."""
     if request.POST.get("then") != "next":
         return _address(request, question)
-    inbox = _inbox(request.user).exclude(votes__voter=request.user).exclude(pk=question.pk)
+    inbox = _inbox(request.user).exclude(votes__voter_ref=person_ref(request.user)).exclude(pk=question.pk)
     following = inbox.filter(pk__gt=question.pk).first() or inbox.first()
     if following is None:
         model_admin.message_user(request, _("Nothing else waits for you."), messages.INFO)

@@ -155,7 +155,9 @@ def _initial(body: Body, subject: Any) -> dict[str, Any]:
     return {
         name: subject.pk
         for name, field in fields
-        if isinstance(field, forms.ModelChoiceField) and isinstance(subject, field.queryset.model)
+        if isinstance(field, forms.ModelChoiceField)
+        and field.queryset is not None
+        and isinstance(subject, field.queryset.model)
     }
 
 
@@ -173,7 +175,7 @@ def _subject(model_admin: TaskAdmin, request: HttpRequest) -> models.Model | Non
     if model is None or subject_admin is None:
         raise Http404
     try:
-        row = subject_admin.get_queryset(request).get(pk=key)
+        row: models.Model = subject_admin.get_queryset(request).get(pk=key)
     except (ObjectDoesNotExist, ValidationError, ValueError):
         raise Http404 from None
     if not subject_admin.has_view_permission(request, row):

@@ -66,10 +66,10 @@ class HoldAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return self._page(request, HoldForm())
 
     def release_view(self, request: HttpRequest, pk: UUID) -> HttpResponse:
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         if not may(request.user, "hold_work"):
             raise PermissionDenied
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
         try:
             hold = holds.release(pk, by=request.user, note=note_in(request))
         except SupervisionError as refusal:

@@ -37,6 +37,9 @@ class Requests:
         return self.pause or bool(self.ending) or self.is_overdue
 
 
+_NOTHING = Requests()
+
+
 @dataclass
 class Taken:
     """A won take: all that the drive starts from. ``lease`` fences each of its writes."""
@@ -153,7 +156,9 @@ WITH task AS (
     INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
     SELECT id, log_length, %(event)s, %(name)s, %(payload)s::jsonb, lease, '' FROM task
 )
-SELECT pause, ending, ending_reason, is_overdue, log_length FROM task
+SELECT CASE WHEN pause OR ending <> '' OR is_overdue
+            THEN ARRAY[pause::text, ending, ending_reason, is_overdue::text] END
+  FROM task
 """
 
 _REPEATED = frozenset({"message_logged", "unwinding_started"})
@@ -181,8 +186,11 @@ def record_in_transaction(
     )  # fmt: skip
     if not rows:
         raise LeaseLost
-    pause, ending, ending_reason, is_overdue, _length = rows[0]
-    return Requests(pause=pause, ending=ending, ending_reason=ending_reason, is_overdue=is_overdue)
+    asked = rows[0][0]
+    if asked is None:
+        return _NOTHING
+    pause, ending, ending_reason, is_overdue = asked
+    return Requests(pause == "true", ending, ending_reason, is_overdue == "true")
 
 
 @retried

@@ -248,6 +248,7 @@ class Task(models.Model):
                 condition=Q(finished_at__isnull=False),
                 name="supervision_task_finished",
             ),
+            Index(fields=("root_id",), condition=Q(root_id__isnull=False), name="supervision_task_lineage"),  # forks
             # search; only tasks that have one
             Index(fields=("idempotency_key",), condition=~Q(idempotency_key=""), name="supervision_task_search_key"),
             Index(
@@ -401,8 +402,8 @@ class Signal(models.Model):
     sent_at = models.DateTimeField(_("sent"), db_default=database_now(), editable=False)
     sent_by_ref = models.CharField(_("sent by"), max_length=200, blank=True, default="")
     position = models.BigIntegerField()
-    """The number of the log entry that recorded its arrival: the order of consumption. Negative: it came to the task that
-    this one is a fork of."""
+    """The number of the log entry that recorded its arrival: the order of consumption. Negative: it came to the task
+    that this one is a fork of."""
     consumed_in = models.BigIntegerField(null=True, blank=True)
     """The number of the log entry that consumed it."""
 

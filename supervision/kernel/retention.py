@@ -12,6 +12,7 @@ from supervision.errors import Refused
 from supervision.kernel import storable
 from supervision.kernel.actors import actor_ref
 from supervision.kernel.models import ERASED, Erasure, Heartbeat, LogEntry, Question, Signal, Task, Tombstone
+from supervision.kernel.notices import Notice
 from supervision.kernel.transition import committing, locked
 from supervision.kernel.votes import Vote
 
@@ -32,6 +33,7 @@ def prune(task_id: UUID | str) -> list[UUID]:
             for task in family
         )  # fmt: skip
         Vote.objects.using(database).filter(question__task_id__in=ids).delete()
+        Notice.objects.using(database).filter(task_id__in=ids).delete()
         for model in (LogEntry, Question, Signal, Heartbeat):
             rows = model._default_manager.using(database).filter(task_id__in=ids)
             rows._raw_delete(database)

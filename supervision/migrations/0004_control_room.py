@@ -172,6 +172,14 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="task",
             index=models.Index(
+                condition=models.Q(("root_id__isnull", False)),
+                fields=["root_id"],
+                name="supervision_task_lineage",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="task",
+            index=models.Index(
                 condition=models.Q(("idempotency_key", ""), _negated=True),
                 fields=["idempotency_key"],
                 name="supervision_task_search_key",

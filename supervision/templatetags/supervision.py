@@ -70,6 +70,6 @@ def holds_banner() -> dict[str, Any]:
 @register.inclusion_tag("supervision/admin/dashboard.html", takes_context=True)
 def supervision_dashboard(context: dict[str, Any]) -> dict[str, Any]:
     """The state of everything, on the app's index."""
-    from supervision.admin import dashboard  # noqa: PLC0415
+    from supervision.admin.dashboard import describe  # noqa: PLC0415
 
-    return dashboard.describe(context["request"])
+    return describe(context["request"])

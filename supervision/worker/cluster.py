@@ -18,6 +18,7 @@ from supervision.worker import orphans, stop
 from supervision.worker.broker import Broker
 from supervision.worker.handover import ResultQueue, TaskQueue
 from supervision.worker.housekeeping import Housekeeping
+from supervision.worker.postman import Postman
 from supervision.worker.presence import Presence
 from supervision.worker.processes import OTHER_SEATS, Equipment, Mark, StopEvent
 from supervision.worker.pulse import Pulse, Watch
@@ -67,6 +68,7 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
         self._house = Housekeeping(presence, scheduling=self.broker)
         try:
             self._house.start()
+            Postman().start()
             self._watch()
         finally:
             self._end()
@@ -146,6 +148,7 @@ def run_stock(broker: Broker) -> int:
     cluster: Any = django_q_cluster.Cluster(broker)
     cluster.start()
     house.start()
+    Postman().start()
     cluster.sentinel.join()
     house.finish(1.0)
     return int(cluster.sentinel.exitcode or 0)

@@ -4,7 +4,9 @@ import time
 
 from supervision.engines import Context
 from supervision.engines.bodies import body
-from tests.bodies import poisons
+from tests.bodies import poisons, releases
+
+__all__ = ["releases"]
 
 
 @body("steps")

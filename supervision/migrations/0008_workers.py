@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("supervision", "0005_operations"),
+        ("supervision", "0007_schedules"),
     ]
 
     operations = [
