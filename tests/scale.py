@@ -1,13 +1,15 @@
 """A control room full of work, made by the database itself: for the tests of plans, and for the benchmark."""
 
+from typing import Any
+
 from django.db import connection
 
 from supervision.kernel import creation
 
 BODIES = ("country.codes", "mail.letters", "order.fulfil", "report.nightly", "admin.greet")
 
-# Ids as the kernel makes them, one every few seconds back in time, so that the newest is the newest. What isn't named here
-# is as in a task that the kernel made.
+# Ids as the kernel makes them, one every few seconds back in time, so that the newest is the newest. What isn't named
+# here is as in a task that the kernel made.
 _TASKS = """
 INSERT INTO supervision_task
 SELECT task.*
@@ -57,8 +59,8 @@ SELECT id, 'words', 'How shall we greet Ada?', '{"kind": "text"}',
   FROM (SELECT id, created_at, watchdog_stop_reason LIKE 'awaiting%%' AS waits FROM supervision_task) AS task
 """
 _BEATS = """
-INSERT INTO supervision_heartbeat (task_id, lease, worker, host, pid, started_at, beat_at, progress_done, progress_total,
-                                   progress_text)
+INSERT INTO supervision_heartbeat (task_id, lease, worker, host, pid, started_at, beat_at, progress_done,
+                                   progress_total, progress_text)
 SELECT id, lease, 'host:' || (lease %% 7), 'host', 1, created_at, supervision_clock_v1(), 3, 10, 'rows'
   FROM supervision_task WHERE lease > 0
 """
@@ -67,7 +69,8 @@ SELECT id, lease, 'host:' || (lease %% 7), 'host', 1, created_at, supervision_cl
 def fill(tasks: int, entries: int, owner: int | None = None) -> None:
     """So many tasks in every state with ``entries`` log entries each, their questions and beats; analyzed."""
     template = creation.create("admin.greet", {"name": "Ada"}).pk
-    parameters = {"template": template, "tasks": tasks, "entries": entries, "owner": owner, "bodies": list(BODIES)}
+    parameters: dict[str, Any] = {"template": template, "tasks": tasks, "entries": entries, "owner": owner}
+    parameters["bodies"] = list(BODIES)
     with connection.cursor() as cursor:
         for statement in (_TASKS, _ENTRIES, _QUESTIONS, _BEATS):
             cursor.execute(statement, parameters)

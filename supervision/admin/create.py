@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 class OptionsForm(forms.Form):
     """What every task may be given beside its arguments."""
 
+    subject = forms.CharField(
+        label=gettext_lazy("What it is about"), required=False, max_length=200,
+        help_text=gettext_lazy("Shown in lists, found by the search. Empty: the name of the uploaded file, if any."),
+    )  # fmt: skip
     start_at = forms.DateTimeField(
         label=gettext_lazy("Start at"), required=False, help_text=gettext_lazy("Empty: now."),
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
@@ -126,6 +130,7 @@ def _start(request: HttpRequest, body: Body, form: forms.Form, options: forms.Fo
                 arguments,
                 owner=request.user,
                 by=request.user,
+                subject=_subject_text(chosen["subject"], subject, stored),
                 subject_object=subject,
                 start_at=chosen["start_at"],
                 expires_after=timedelta(hours=hours) if hours else None,
@@ -136,6 +141,10 @@ def _start(request: HttpRequest, body: Body, form: forms.Form, options: forms.Fo
     except SupervisionError as refusal:
         form.add_error(None, str(refusal))
         return None
+
+
+def _subject_text(typed: str, subject: Any, stored: list[StoredFile]) -> str:
+    return typed or ("" if subject is not None or not stored else str(stored[0].name))
 
 
 def _given(form: forms.Form) -> dict[str, Any]:

@@ -42,6 +42,7 @@ class HoldForm(forms.Form):
         field = self.fields["what"]
         assert isinstance(field, forms.ChoiceField)  # noqa: S101
         field.choices = [
+            ("", "---------"),
             (_("a queue"), [(f"queue:{name}", name) for name in queues]),
             (_("a body"), bodies),
         ]

@@ -21,7 +21,9 @@ DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
 
 # Says each violation of the Content-Security-Policy aloud, whichever script or style it was.
-_LISTEN = "document.addEventListener('securitypolicyviolation', e => console.error('CSP', e.violatedDirective, e.blockedURI))"
+_LISTEN = (
+    "document.addEventListener('securitypolicyviolation', e => console.error('CSP', e.violatedDirective, e.blockedURI))"
+)
 
 
 def chromium() -> str | None:

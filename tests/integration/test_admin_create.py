@@ -79,6 +79,8 @@ def test_values_arrive_in_the_body_as_annotated_and_a_file_is_kept(client: Clien
     }  # fmt: skip
     page = client.get(response["Location"]).content.decode()
     assert "rates äöü.csv" in page
+    assert "stored_file" not in page
+    assert task.subject == "rates äöü.csv"
     download = client.get(reverse("admin:supervision_task_file", args=[task.pk, 0]))
     assert b"".join(download.streaming_content) == b"copied"  # type: ignore[attr-defined]
     assert "attachment" in download["Content-Disposition"]

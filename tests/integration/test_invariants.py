@@ -29,6 +29,7 @@ from supervision.errors import (
     LeaseLost,
     QuestionExpired,
     Refused,
+    SupervisionError,
     WrongIsolation,
 )
 from supervision.kernel import (
@@ -252,6 +253,23 @@ def test_a_task_that_is_being_ended_never_parks_asleep() -> None:
     assert fresh(running.pk).wake_at is not None
 
 
+@pytest.mark.parametrize("verb", ["pause", "cancel", "expire", "answer", "signal", "resume"])
+def test_a_task_that_is_being_ended_is_changed_by_nobody_else(verb: str) -> None:
+    waiting = rows.waiting()
+    lifecycle.pause(waiting.pk)
+    lifecycle.cancel(waiting.pk, by="ann")
+    before, length = rows.whole(waiting.pk), len(events(waiting.pk))
+    act = CLIENT_VERBS.get(verb, lambda task: lifecycle.resume(task.pk))
+    with pytest.raises(SupervisionError):
+        act(waiting)
+    assert rows.whole(waiting.pk) == before
+    assert len(events(waiting.pk)) == length
+    assert Question.objects.get(task_id=waiting.pk).status == "pending"
+    taken = lease.take(waiting.pk, waiting.lease)
+    assert taken is not None, "an ending beats a pause"
+    assert taken.requests.ending == "cancelled"
+
+
 def test_a_signal_wins_over_a_timeout_that_has_passed() -> None:
     running = rows.running()
     signals_in.send(running.pk, "paid", 1)
@@ -264,6 +282,7 @@ def test_a_signal_wins_over_a_timeout_that_has_passed() -> None:
 # --- 5. a terminal task never changes ---------------------------------------------------------------------------------
 
 ANOTHER = {
+    "boolean": "NOT {column}",
     "text": "{column} || 'x'",
     "character varying": "{column} || 'x'",
     "bigint": "COALESCE({column}, 0) + 1",
@@ -272,6 +291,7 @@ ANOTHER = {
     "jsonb": """'{{"forged": true}}'""",
     "timestamp with time zone": "COALESCE({column}, '2000-01-01') + interval '1 s'",
     "uuid": "gen_random_uuid()",
+    "boolean": "NOT {column}",
 }
 
 
@@ -475,12 +495,19 @@ def test_a_task_that_lives_is_not_pruned() -> None:
 def test_a_family_is_pruned_together_or_not_at_all() -> None:
     parent = rows.running()
     child = creation.create(BODY, parent_id=parent.pk, parent_step="child").pk
+    taken = lease.take(child, 0)
+    assert taken is not None
     ends.complete(parent.pk, parent.lease)
+    assert fresh(child).ending == "cancelled"
     with pytest.raises(Refused, match="not ended"):
         retention.prune(parent.pk)
+    ends.end(child, taken.lease)
     with pytest.raises(Refused, match="parent"):
         retention.prune(child)
-    lifecycle.cancel(child)
+<<<<<<< HEAD
+=======
+    ends.end(child, taken.lease)
+>>>>>>> lead
     assert retention.prune(parent.pk) == [parent.pk, child]
 
 
@@ -645,10 +672,11 @@ def test_a_hosts_wrong_clock_reaps_nobody_and_moves_no_expiry(skew: timedelta) -
 def test_an_idempotency_key_says_nothing_about_somebody_elses_task() -> None:
     users = get_user_model().objects
     ann, bob = users.create_user("ann"), users.create_user("bob")
-    hers = creation.create(BODY, {"n": 1}, owner=ann, idempotency_key="order-7")
     his = creation.create(BODY, {"n": 2}, owner=bob, idempotency_key="order-7")
+    hers = creation.create(BODY, {"n": 1}, owner=ann, idempotency_key="order-7")
     other = creation.create("test.other", {"n": 3}, owner=ann, idempotency_key="order-7")
     assert len({hers.pk, his.pk, other.pk}) == 3
+    assert creation.create(BODY, owner=bob, idempotency_key="order-7").pk == his.pk
     lifecycle.cancel(hers.pk)
     retention.prune(hers.pk)
     assert creation.create(BODY, owner=bob, idempotency_key="order-7").pk == his.pk

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
+import uuid
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import Model
 from django.test.utils import CaptureQueriesContext
 from psycopg.sql import SQL, Literal
 
 from supervision.kernel import due, lease
-from supervision.kernel.models import Task
+from supervision.kernel.models import Heartbeat, Question, Task
 from supervision.worker.tick import tick
 from tests.integration import rows
 
 pytestmark = pytest.mark.django_db
-SLEEPERS = 20_000
+SLEEPERS, RUNNING = 20_000, 50
 FEW = 200
 """More rows than this a statement has no business to read."""
 
@@ -27,38 +30,46 @@ FEW = 200
 @pytest.fixture
 def sleepers() -> None:
     """Tasks that wait for a moment, or for an answer, in every lane; some that run; and three that are due."""
+    template = rows.waiting()
+    _multiply(
+        Task,
+        {
+            "id": "supervision_id_v1()",
+            "queue": "CASE WHEN n % 10 = 0 THEN 'slow' ELSE 'default' END",
+            "priority": "n % 10",
+            "current_state": f"CASE WHEN n <= {RUNNING} THEN 'running' ELSE 'parked' END",
+            "watchdog_stop_reason": f"CASE WHEN n <= {RUNNING} THEN '' WHEN n % 4 = 0 THEN 'awaiting_user_answer:q' "
+            "ELSE 'sleeping' END",
+            "wake_at": f"CASE WHEN n > {RUNNING} AND n % 4 > 0 THEN now() + n * interval '1 minute' END",
+            "expires_at": "now() + n * interval '1 hour'",
+        },
+        SLEEPERS,
+    )
+    running = "(SELECT id FROM supervision_task WHERE current_state = 'running' ORDER BY id LIMIT 1 OFFSET n - 1)"
+    _multiply(Heartbeat, {"task_id": running}, RUNNING)
+    waiting = Task.objects.filter(watchdog_stop_reason__startswith="awaiting").exclude(pk=template.pk)
+    asked = Question.objects.get(task_id=template.pk)
+    questions = [copy.copy(asked) for _ in range(waiting.count())]
+    for question, task_id in zip(questions, waiting.values_list("pk", flat=True), strict=True):
+        question.pk, question.task_id = uuid.uuid4(), task_id
+    Question.objects.bulk_create(questions)
     with connection.cursor() as cursor:
-        cursor.execute(_POPULATE, {"sleepers": SLEEPERS, "body": rows.BODY})
         for table in ("task", "heartbeat", "question"):
             cursor.execute(f"ANALYZE supervision_{table}")
     for _ in range(3):
         rows.due()
 
 
-_POPULATE = """
-WITH task AS (
-    INSERT INTO supervision_task (
-        body, body_version, version_at_start, replay_from, queue, priority, arguments, sensitive, owner_ref, subject,
-        subject_pk, current_state, watchdog_stop_reason, generation, lease, log_length, locked_decisions, failure,
-        wake_at, expires_at, recoveries, compensations_outstanding, ending, ending_reason, idempotency_key,
-        concurrency_key, parent_step)
-    SELECT %(body)s, 1, 1, 0, CASE WHEN n %% 10 = 0 THEN 'slow' ELSE 'default' END, n %% 10, '{}', '[]', '', '', '',
-           CASE WHEN n <= 50 THEN 'running' ELSE 'parked' END,
-           CASE WHEN n <= 50 THEN '' WHEN n %% 4 = 0 THEN 'awaiting_user_answer:q' ELSE 'sleeping' END,
-           1, 1, 0, '{}', '',
-           CASE WHEN n > 50 AND n %% 4 > 0 THEN now() + n * interval '1 minute' END,
-           now() + n * interval '1 hour', 0, 0, '', '', '', '', ''
-      FROM generate_series(1, %(sleepers)s) AS n
-    RETURNING id, current_state, watchdog_stop_reason
-), beat AS (
-    INSERT INTO supervision_heartbeat (task_id, lease, worker, host, pid, started_at, beat_at, progress_text)
-    SELECT id, 1, 'w', 'h', 1, now(), clock_timestamp(), '' FROM task WHERE current_state = 'running'
-)
-INSERT INTO supervision_question (task_id, key, prompt, form, status, expires_at, answered_by_ref, answered_via,
-                                  answerable_by, not_by, approvals)
-SELECT id, 'q', '?', '{}', 'pending', now() + interval '7 days', '', '', '', '', 1 FROM task
- WHERE watchdog_stop_reason LIKE 'awaiting%%'
-"""
+def _multiply(model: type[Model], different: Mapping[str, str], times: int) -> None:
+    """So many copies of the table's only row, but for the ``different`` columns, SQL of the copy's number ``n``."""
+    table = model._meta.db_table
+    columns = [field.column for field in model._meta.concrete_fields]
+    values = ", ".join(different.get(column, f"template.{column}") for column in columns)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {table} ({', '.join(columns)}) "
+            f"SELECT {values} FROM {table} AS template CROSS JOIN generate_series(1, {times}) AS n"
+        )
 
 
 def _nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
