@@ -504,10 +504,6 @@ def test_a_family_is_pruned_together_or_not_at_all() -> None:
     ends.end(child, taken.lease)
     with pytest.raises(Refused, match="parent"):
         retention.prune(child)
-<<<<<<< HEAD
-=======
-    ends.end(child, taken.lease)
->>>>>>> lead
     assert retention.prune(parent.pk) == [parent.pk, child]
 
 
