@@ -1,5 +1,6 @@
 """Index: Django looks for models here."""
 
+from supervision.kernel.clusters import Cluster
 from supervision.kernel.holds import Hold
 from supervision.kernel.models import Erasure, Heartbeat, LogEntry, Question, Signal, Task, Tombstone
 from supervision.kernel.notices import Notice
@@ -7,6 +8,6 @@ from supervision.kernel.votes import Vote
 from supervision.worker.schedules import SupervisedSchedule
 
 __all__ = [
-    "Erasure", "Heartbeat", "Hold", "LogEntry", "Notice", "Question", "Signal", "SupervisedSchedule", "Task",
-    "Tombstone", "Vote",
+    "Cluster", "Erasure", "Heartbeat", "Hold", "LogEntry", "Notice", "Question", "Signal", "SupervisedSchedule",
+    "Task", "Tombstone", "Vote",
 ]  # fmt: skip

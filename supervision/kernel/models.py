@@ -303,6 +303,8 @@ class Heartbeat(models.Model):
     worker = models.CharField(max_length=200)
     host = models.CharField(max_length=200)
     pid = models.IntegerField()
+    process_started = models.CharField(max_length=30, blank=True, default="", db_default="")
+    """Tells the process from a later one of its pid: ``identity.started_of``."""
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField()
     progress_done = models.BigIntegerField(null=True)
