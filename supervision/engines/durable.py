@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -36,6 +36,7 @@ from supervision.errors import (
 )
 from supervision.kernel import crash, log, masking, signals_in, sql, storable, waits
 from supervision.kernel import lease as leases
+from supervision.kernel.branches import Branch
 from supervision.kernel.models import Signal
 from supervision.kernel.states import Reason
 
@@ -64,16 +65,24 @@ class Durable:
     _go_on: Callable[[], None]
 
     def _start_remembering(self) -> None:
+        self._step: str | None = None
+        self._begin_part("", after=self._taken.replay_from)
+
+    def _begin_part(self, scope: str, *, after: int | None) -> None:
+        """From here on calls have names of their own, behind ``scope``, and find what was recorded after the entry of
+        that number. None: nothing can have been. For an engine whose tasks consist of parts."""
+        self._scope = scope
+        self._replay_after = after
         self._replayed: Replay | None = None
         self._names = Names()
-        self._step: str | None = None
+        self._answers: dict[str, Any] | None = None
 
     @property
     def _replay(self) -> Replay:
-        """Read at the first memoised call of the drive, in one query."""
+        """Read at the first memoised call of the drive, or of a part of it, in one query."""
         if self._replayed is None:
             with self._kernel():
-                self._replayed = Replay(self._taken.task_id, after=self._taken.replay_from)
+                self._replayed = Replay(self._taken.task_id, after=self._replay_after)
         return self._replayed
 
     @property
@@ -180,7 +189,7 @@ class Durable:
                 f"{base!r} needs a key=: this body skips ahead by its decisions, so the occurrence of a call says "
                 "nothing about which one it is."
             )
-        return self._names.name(base, key)
+        return self._scope + self._names.name(base, key)
 
     # --- replay
 
@@ -334,13 +343,13 @@ class Durable:
             place=full, limit="MAX_PAYLOAD_BYTES"))  # fmt: skip
         return StepFailed(full, kind, message, attempts)
 
-    def _write(self, event: str, name: str, payload: str) -> None:
+    def _write(self, event: str, name: str, payload: str, branches: Sequence[Branch] = ()) -> None:
         """A record under a name; what was requested meanwhile is observed by the next call."""
         changed = self._changed()
         with self._kernel():
             self._requests = leases.checkpoint(
                 self._taken.task_id, self._taken.lease, event=event, name=name, payload=payload,
-                decisions=None if changed is None else self._decided,
+                decisions=None if changed is None else self._decided, branches=branches,
             )  # fmt: skip
 
     def _clean(self, error: BaseException) -> str:
@@ -387,7 +396,7 @@ class Durable:
         """What a person says of an uncertain step: ("happened", its result) or ("run", None). Parks until they have;
         raises StepFailed when they give up."""
         verdict = self.ask(
-            f"uncertain:{full}:{intention}"[:200],
+            self._question_about("uncertain", full, intention),
             _("Step “%(step)s” may happen only once, and it isn't known whether it did. What do you know?")
             % {"step": full},
             choices={
@@ -404,11 +413,15 @@ class Durable:
         if verdict != "happened":
             return ("run", None) if verdict == "run" else ("happened", None)
         return "happened", self.ask(
-            f"result:{full}:{intention}"[:200],
+            self._question_about("result", full, intention),
             _("What is the result of step “%(step)s”?") % {"step": full},
             kind="json",
             help=_('As JSON, for example 42 or {"id": 7}.'),
         )
+
+    def _question_about(self, what: str, full: str, intention: int) -> str:
+        """The key of a question about a step; the scope comes before it, and both have to fit."""
+        return f"{what}:{full.removeprefix(self._scope)}:{intention}"[: 200 - len(self._scope)]
 
     def _last_beat(self) -> str:
         """Of the worker that was lost, from the reaper's entry."""

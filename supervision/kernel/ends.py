@@ -31,12 +31,17 @@ def finish(
 ) -> None:
     """Writes the terminal ``state`` of the locked ``task`` and closes what hangs on it. Its pending questions are
     withdrawn, or expired where their time is up."""
+    close_questions(task)
+    write(task, to=state, reason=reason, event=EVENTS[state], bump=True, actor=actor,
+          payload={"reason": reason, **(payload or {})}, **columns)  # fmt: skip
+
+
+def close_questions(task: Task) -> None:
+    """Nobody needs the answers to the pending questions of the locked ``task`` any more."""
     for question in Question.objects.using(settings.DATABASE).filter(task_id=task.pk).pending().order_by("pk"):
         is_late = question.expires_at is not None and question.expires_at <= task.db_now
         question.status = Question.Status.EXPIRED if is_late else Question.Status.WITHDRAWN
         question.save(update_fields=["status"])
-    write(task, to=state, reason=reason, event=EVENTS[state], bump=True, actor=actor,
-          payload={"reason": reason, **(payload or {})}, **columns)  # fmt: skip
 
 
 @retried

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -19,7 +19,9 @@ from django.db.models import F
 
 from supervision.conf import settings
 from supervision.errors import LeaseLost
+from supervision.kernel import branches as branching
 from supervision.kernel import crash, sql, storable
+from supervision.kernel.branches import Branch
 from supervision.kernel.clock import Clock
 from supervision.kernel.ends import finish
 from supervision.kernel.models import Heartbeat, Task
@@ -166,21 +168,27 @@ WITH task AS (
 ), entry AS (
     INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
     SELECT id, log_length, %(event)s, %(name)s, %(payload)s::jsonb, lease, '' FROM task
-)
-SELECT pause, ending, ending_reason, is_overdue, log_length FROM task
-"""
+)"""
+_OBSERVED = " SELECT pause, ending, ending_reason, is_overdue, log_length FROM task"
 
 
 def record_in_transaction(
-    task_id: UUID | str, lease: int, *, event: str, name: str, payload: str, decisions: str | None = None
+    task_id: UUID | str,
+    lease: int,
+    *,
+    event: str,
+    name: str,
+    payload: str,
+    decisions: str | None = None,
+    branches: Sequence[Branch] = (),
 ) -> Requests:
     """``checkpoint`` as the last statement of the caller's open transaction: an atomic step's record, which commits
     with the author's effects or not at all. The effects come first, so the task's row is locked last."""
     rows = sql.run(
-        _CHECKPOINT,
+        _CHECKPOINT + branching.spliced(branches) + _OBSERVED,
         {
             "task_id": str(task_id), "lease": lease, "event": event, "name": name, "payload": payload,
-            "decisions": decisions,
+            "decisions": decisions, **branching.parameters(branches),
         },
     )  # fmt: skip
     if not rows:
@@ -198,15 +206,19 @@ def checkpoint(
     name: str = "",
     payload: str = "{}",
     decisions: str | None = None,
+    branches: Sequence[Branch] = (),
 ) -> Requests:
     """Makes progress durable: one statement, one round trip, one commit. Returns what was asked of the task meanwhile.
 
     ``payload`` and ``decisions`` are JSON texts from ``storable.encode``; None leaves the decisions as they are.
+    ``branches`` write an engine's own rows in the same statement.
     Raises LeaseLost, having written nothing, unless the task runs under this lease. A task past its expiry is recorded
     all the same (the work was done) and says so.
     """
     crash.point("checkpoint:before_commit")
-    requests = record_in_transaction(task_id, lease, event=event, name=name, payload=payload, decisions=decisions)
+    requests = record_in_transaction(
+        task_id, lease, event=event, name=name, payload=payload, decisions=decisions, branches=branches
+    )
     crash.point("checkpoint:after_commit")
     return requests
 
@@ -225,12 +237,13 @@ def park(
     payload: Mapping[str, Any] | None = None,
     decisions: Mapping[str, Any] | None = None,
     name: str = "",
+    branches: Sequence[Branch] = (),
 ) -> None:
     """Parks the running task; due after ``wake_after`` of the database's clock, or when somebody wakes it if None.
 
     For waits that nothing outside can satisfy meanwhile; a wait for an answer or a signal checks it under the lock and
-    has a verb of its own. ``decisions``, where given, become the row's in the same commit. A task that is being ended
-    is due at once instead. Raises LeaseLost.
+    has a verb of its own. ``decisions``, where given, become the row's in the same commit, and ``branches`` write an
+    engine's own rows in it. A task that is being ended is due at once instead. Raises LeaseLost.
     """
     with committing("park"), locked(task_id, lease=lease) as task:
         wake_at = task.db_now if task.ending else None if wake_after is None else task.db_now + wake_after
@@ -246,6 +259,7 @@ def park(
             wake_at=wake_at,
             decisions=decisions,
         )
+        branching.run(task_id, branches)
 
 
 # --- beat -------------------------------------------------------------------------------------------------------------

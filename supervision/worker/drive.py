@@ -69,7 +69,7 @@ def drive_one(task_id: UUID | str, task_lease: int, *, stopping: Callable[[], bo
         return True
     try:
         with beating(taken.task_id, taken.lease, thread=thread) as heart:
-            _run(body, taken, Context(taken, pulse=heart, stopping=stopping))
+            _run(body, taken, body.engine.context(taken, pulse=heart, stopping=stopping))
     except LeaseLost:
         logger.warning("task %s was taken over; this worker records nothing more", taken.task_id)
     except ConnectionLost:
@@ -139,14 +139,18 @@ def _record(error: BaseException, taken: Taken, context: Context) -> None:
     details = {"error": f"{kind}: {message}"}
     if not isinstance(error, Failure | SupervisionError):
         details["traceback"] = masking.mask_values(_traceback(error), secrets)
-    if isinstance(error, StepFailed):
-        first, kind = Reason.RETRIES_EXHAUSTED, error.step
-    else:
-        first = Reason.BODY_FAILED
-    if context.unwinding is not None:
-        first = Reason.UNWINDING_FAILED
     failure = message if isinstance(error, Failure | SupervisionError) else details["error"]
-    _write(lambda: ends.fail(taken.task_id, taken.lease, first.of(kind), failure or kind, details))
+    reason = _reason(error, is_unwinding=context.unwinding is not None)
+    _write(lambda: ends.fail(taken.task_id, taken.lease, reason, failure or kind, details))
+
+
+def _reason(error: BaseException, *, is_unwinding: bool) -> str:
+    detail = error.step if isinstance(error, StepFailed) else type(error).__name__
+    if is_unwinding:
+        return Reason.UNWINDING_FAILED.of(detail)
+    if isinstance(error, Failure) and error.stop_reason:
+        return error.stop_reason
+    return (Reason.RETRIES_EXHAUSTED if isinstance(error, StepFailed) else Reason.BODY_FAILED).of(detail)
 
 
 def _traceback(error: BaseException) -> str:

@@ -1,0 +1,40 @@
+"""What an engine writes in the very statement of a checkpoint, or the transaction of a park: its rows and the task's
+entry are one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from supervision.kernel import sql
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One INSERT or UPDATE of an engine's own table, as a common table expression called ``name``.
+
+    ``sql`` must take its rows from ``task`` (id, log_length of the new entry, lease): where the guarded update of the
+    task wrote nothing, the branch writes nothing. ``parameters`` join those of the statement, so give them a prefix.
+    """
+
+    name: str
+    sql: str
+    parameters: Mapping[str, Any]
+
+
+def spliced(branches: Sequence[Branch]) -> str:
+    """The branches as further expressions of a WITH that has ``task``."""
+    return "".join(f", {branch.name} AS ({branch.sql})" for branch in branches)
+
+
+def parameters(branches: Sequence[Branch]) -> dict[str, Any]:
+    return {name: value for branch in branches for name, value in branch.parameters.items()}
+
+
+def run(task_id: UUID | str, branches: Sequence[Branch]) -> None:
+    """The branches in the caller's transaction, which has locked the task and written its entry."""
+    if branches:
+        head = "WITH task AS (SELECT id, log_length, lease FROM supervision_task WHERE id = %(task_id)s::uuid)"
+        sql.run(f"{head}{spliced(branches)} SELECT id FROM task", {"task_id": str(task_id), **parameters(branches)})
