@@ -23,6 +23,9 @@ class Settings:
     """Progress that a body reports is written at most this often."""
     OFFER_SECONDS: float = 2.0
     """How long a due task that was handed to a cluster is not offered again. Nobody took it: offered again."""
+    VERSION_GRACE_SECONDS: float = 60.0
+    """How long a due task of an older, incompatible version is left to workers that still have that code, before it is
+    parked ``version_changed`` for an operator. Such a worker may take it even then."""
     TICK_SECONDS: float = 1.0
     """How often each cluster reaps and expires."""
     TICK_BATCH: int = 500
@@ -48,6 +51,9 @@ class Settings:
     MAX_UPLOAD_BYTES: int = 100 * 1024 * 1024
     """Of one file that a person uploads: as an argument, or as an answer."""
     LOG_PAGE_SIZE: int = 50
+
+    VISIBLE_TASKS: str = ""
+    """Dotted path of a function ``(user, tasks) -> tasks`` that narrows what each person sees in the control room."""
 
     def __getattribute__(self, name: str) -> Any:
         if name.isupper():

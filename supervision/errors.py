@@ -304,6 +304,34 @@ class StepFailed(SupervisionError):
         )
 
 
+class CompensationExhausted(SupervisionError):
+    """A step could not be undone. ``undone`` were undone before; ``left``, it first, stay done."""
+
+    def __init__(self, step: str, error: str, undone: list[str], left: list[str]) -> None:
+        self.step, self.error, self.undone, self.left = step, error, undone, left
+        super().__init__(
+            _("Step “%(step)s” could not be undone: %(error)s. Undone: %(undone)s. Not undone: %(left)s.")
+            % {"step": step, "error": error, "undone": ", ".join(undone) or _("none"), "left": ", ".join(left)}
+        )
+
+
+class ChildFailed(SupervisionError):
+    """A child that the body needs did not complete. ``outcomes`` are those that didn't."""
+
+    def __init__(self, outcomes: list[Any]) -> None:
+        self.outcomes = outcomes
+        first = outcomes[0]
+        said = first.failure or first.reason
+        super().__init__(
+            _("%(n)s of the children did not complete; the first: %(state)s, %(said)s")
+            % {"n": len(outcomes), "state": first.state, "said": said}
+        )
+
+
+class AwaitingChildren(Suspended):
+    """Parked until its children have ended."""
+
+
 class StepTimedOut(SupervisionError):
     """A step's function ran longer than its ``timeout``: counted as a failed attempt."""
 

@@ -36,7 +36,7 @@ def run_until_idle(*, limit: int = _MANY) -> int:
     drives = 0
     while True:
         tick()
-        offers = due.offer(100, queues=None, bodies=registry.known_versions())
+        offers = due.offer(100, queues=None, bodies=registry.drivable(), version_grace=timedelta(0))
         if not offers:
             return drives
         for offered in offers:

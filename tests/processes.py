@@ -32,7 +32,7 @@ import psutil
 from django.conf import settings
 from django.db import connection
 
-ROOT = Path(os.environ.get("SUPERVISION_ROOT", Path(__file__).resolve().parent.parent))
+ROOT = Path(__file__).resolve().parent.parent
 Role = Literal["main", "sentinel", "worker", "pusher", "monitor"]
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class Cluster:
                     **os.environ,
                     "DATABASE_URL": database_url(),
                     "DJANGO_SECRET_KEY": settings.SECRET_KEY,
-                    "DJANGO_SETTINGS_MODULE": os.environ.get("SUPERVISION_CLUSTER_SETTINGS", "tests.cluster_settings"),
+                    "DJANGO_SETTINGS_MODULE": "tests.cluster_settings",
                     "SUPERVISION_TEST": json.dumps(dict(supervision or {})),
                     "SUPERVISION_TEST_WORKERS": str(workers),
                 },
@@ -126,6 +126,10 @@ class Cluster:
     def output(self) -> str:
         """What it has written so far, stdout and stderr together."""
         return self._log.read_text(errors="replace")
+
+    def complaints(self) -> list[str]:
+        """The lines of its output that tell of an error, a warning of Python, or an exception."""
+        return re.findall(r"^.*(?:Traceback|Warning|Exception|ERROR|CRITICAL).*$", self.output(), re.MULTILINE)
 
     def clean_up(self) -> None:
         """Kill every process of the session, and wait until they are gone."""

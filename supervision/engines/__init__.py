@@ -3,13 +3,13 @@
 from supervision.engines.bodies import body
 from supervision.engines.context import Context
 from supervision.engines.pipelines import Pipeline, Run, State, repoint
-from supervision.engines.starting import retry, start
+from supervision.engines.starting import retry, start, start_many
 from supervision.engines.steps import Retry
-from supervision.errors import Cancelled, Failure, QuestionAsked, StepFailed
+from supervision.errors import Cancelled, ChildFailed, Failure, QuestionAsked, StepFailed
 from supervision.kernel.files import StoredFile, store
 from supervision.kernel.question_form import Ask, question_form
 
 __all__ = [
-    "Ask", "Cancelled", "Context", "Failure", "Pipeline", "QuestionAsked", "Retry", "Run", "State", "StepFailed",
-    "StoredFile", "body", "question_form", "repoint", "retry", "start", "store",
+    "Ask", "Cancelled", "ChildFailed", "Context", "Failure", "Pipeline", "QuestionAsked", "Retry", "Run", "State",
+    "StepFailed", "StoredFile", "body", "question_form", "repoint", "retry", "start", "start_many", "store",
 ]  # fmt: skip

@@ -19,7 +19,9 @@ from django.contrib.auth import get_user_model
 from django.db import DatabaseError
 from django.forms import Form
 
+from supervision.engines.compensation import Compensating
 from supervision.engines.durable import Durable
+from supervision.engines.family import Family
 from supervision.errors import (
     Cancelled,
     ConnectionLost,
@@ -59,7 +61,7 @@ class Pulse(Protocol):
         """Shown with one of the next beats."""
 
 
-class Context(Durable):
+class Context(Family, Compensating, Durable):
     """``task`` in an author's body. One thread's, for one drive."""
 
     def __init__(self, taken: Taken, *, pulse: Pulse, stopping: Callable[[], bool]) -> None:
@@ -72,12 +74,13 @@ class Context(Durable):
         self._requests = taken.requests
         """What was last seen to be asked of the task; observed by the next call that does anything new."""
         self._start_remembering()
+        self._start_to_undo()
         self.ended: DriveEnded | None = None
         """Why this drive is over, once it is; for the driver."""
         self.unwinding: Cancelled | None = None
         """Set once ``Cancelled`` was raised: the body may only clean up."""
-        self.decisions: dict[str, Any] = taken.decisions
-        """The durable ``locked_decisions``: change it, and the next checkpoint records it. Keep it small."""
+        self._decisions: dict[str, Any] = taken.decisions
+        self._has_read_decisions = False
 
     # --- who I am
 
@@ -110,6 +113,15 @@ class Context(Durable):
         return get_user_model()._default_manager.filter(pk=self._taken.owner_id).first()
 
     @property
+    def decisions(self) -> dict[str, Any]:
+        """The durable ``locked_decisions``: change it, and the next checkpoint records it. Keep it small.
+
+        A body that has read them may skip ahead by them, so from then on its steps need a ``key``.
+        """
+        self._has_read_decisions = True
+        return self._decisions
+
+    @property
     def answers(self) -> Mapping[str, Any]:
         """Key -> answer of every answered question of this task (in a pipeline: of this visit)."""
         if self._answers is None:
@@ -133,7 +145,7 @@ class Context(Durable):
         """
         self._go_on()
         self._refuse_in_step("checkpoint")
-        self.decisions.update(decisions)
+        self._decisions.update(decisions)
         self._record("task_checkpointed", name, {} if note is None else {"note": note})
         self._enter(name or "checkpoint", is_recorded=False)
 
@@ -189,7 +201,7 @@ class Context(Durable):
 
     def show_progress(self, done: int | None, total: int | None, text: str | None) -> None:
         """``progress`` from any thread."""
-        self._pulse.progress(done, total, text)
+        self._pulse.progress(done, total, masking.mask_values(text, self._secrets))
 
     # --- how a drive goes on or ends
 
@@ -200,16 +212,17 @@ class Context(Durable):
 
     def _changed(self) -> dict[str, Any] | None:
         """The decisions, if they differ from what was last recorded."""
-        if not self.decisions and self._decided == "{}":
+        if not self._decisions and self._decided == "{}":
             return None
-        decided = storable.encode(self.decisions, place="decisions", limit="MAX_DECISIONS_BYTES")
+        decided = storable.encode(self._decisions, place="decisions", limit="MAX_DECISIONS_BYTES")
         if decided == self._decided:
             return None
         self._decided = decided
-        return self.decisions
+        return self._decisions
 
     def _must_end(self) -> bool:
-        """Whether the next new call would end the drive or raise ``Cancelled``."""
+        """Whether the next new call would end the drive or raise ``Cancelled``. Raises what has ended it already."""
+        self._go_on()
         return self._stopping() or (self.unwinding is None and bool(self._requests))
 
     def _enter(self, call: str, *, is_recorded: bool) -> None:
@@ -226,6 +239,9 @@ class Context(Durable):
             if self._requests.pause:
                 self._park(Reason.USER_PAUSED)
                 raise self._end(Paused())
+        self._stop_if_asked()
+
+    def _stop_if_asked(self) -> None:
         if self._stopping():
             self._park(Reason.WORKER_STOPPING)
             raise self._end(WorkerStopping())
@@ -270,12 +286,17 @@ class Context(Durable):
     @contextmanager
     def _kernel(self) -> Iterator[None]:
         """A call into the kernel: what ends the drive there is remembered, a lost connection is called by its name."""
+        before = self._decided
         try:
             yield
         except DriveEnded as end:
             self.ended = end
             raise
+        except SupervisionError:
+            self._decided = before  # nothing was written: the next record takes the decisions along
+            raise
         except DatabaseError as error:
+            self._decided = before
             if sql.is_connection_lost(error):
                 raise self._end(ConnectionLost()) from error
             raise

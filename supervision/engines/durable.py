@@ -6,6 +6,7 @@ What was requested during a step is observed at the next call, so that a step al
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 import traceback
@@ -18,7 +19,7 @@ from django.db import DatabaseError, transaction
 from django.utils.translation import gettext as _
 
 from supervision.conf import settings
-from supervision.engines import steps
+from supervision.engines import registry, steps
 from supervision.engines.replay import Names, Recorded, Replay
 from supervision.engines.steps import ONCE, Retry
 from supervision.errors import (
@@ -59,10 +60,12 @@ class Durable:
     _changed: Any
     _decided: str
     _requests: leases.Requests
-    decisions: dict[str, Any]
+    _decisions: dict[str, Any]
+    _has_read_decisions: bool
     ask: Callable[..., Any]
     _unwind: Callable[..., Any]
     _go_on: Callable[[], None]
+    remember_to_undo: Callable[..., None]
 
     def _start_remembering(self) -> None:
         self._step: str | None = None
@@ -107,6 +110,8 @@ class Durable:
         timeout: float | timedelta | None = None,
         atomic: bool = False,
         once: bool = False,
+        compensate: Callable[[Any], Any] | None = None,
+        compensate_retry: Retry | None = None,
         **kwargs: Any,
     ) -> R:
         """The result of ``function(*args, **kwargs)``, as JSON: recorded once, then never computed again.
@@ -114,8 +119,9 @@ class Durable:
         Found by ``name`` and ``key`` (or by its occurrence). Without ``retry`` it has one attempt; a step that failed
         for good raises StepFailed. ``timeout`` seconds bound each attempt. ``atomic`` commits the function's own
         effects, on the kernel's database, together with the record. ``once`` records the intention first: if the worker
-        dies in between, a person decides what happened. A function recorded under this name with other arguments parks
-        the task (``replay_mismatch``).
+        dies in between, a person decides what happened. ``compensate`` undoes it: called with its result, in reverse
+        order of the steps, when the task fails, is cancelled or expires, retried by ``compensate_retry``. A function
+        recorded under this name with other arguments parks the task (``replay_mismatch``).
         """
         if once and retry is not None:
             raise SupervisionError(f"Step {name!r}: once=True and retry= contradict each other.")
@@ -123,15 +129,17 @@ class Durable:
             raise SupervisionError(f"Step {name!r}: an atomic step needs no once=True, it happens exactly once.")
         self._go_on()
         full = self.identify(name, key)
-        call = steps.describe(function, args, kwargs)
+        call = steps.describe(function, args, kwargs, compensate)
         found, result = self.recorded(full, call)
-        if found is not None and found.outcome:
-            return cast(R, result)
-        self._enter(full, is_recorded=False)
-        work = partial(function, *args, **kwargs)
-        if once:
-            return cast(R, self._once(full, found, call, work, timeout))
-        return cast(R, self._attempts(full, found, call, work, retry or ONCE, timeout, atomic))
+        if found is None or not found.outcome:
+            self._enter(full, is_recorded=False)
+            work = partial(function, *args, **kwargs)
+            if once:
+                result = self._once(full, found, call, work, timeout)
+            else:
+                result = self._attempts(full, found, call, work, retry or ONCE, timeout, atomic)
+        self.remember_to_undo(full, found, compensate, compensate_retry, result)
+        return cast(R, result)
 
     def sleep(self, duration: timedelta | float, *, key: object | None = None) -> None:
         """Parks for ``duration`` (seconds or a timedelta) of the database's clock, once; no worker is held."""
@@ -173,9 +181,13 @@ class Durable:
 
         For endless work, whose replay would grow without end. Decisions are cleared; questions keep their keys.
         """
+        self._go_on()
+        if self._step is not None:
+            raise SupervisionError(f"task.continue_as_new() was called inside the step {self._step!r}; move it out.")
+        checked = registry.get(self._taken.body).check_arguments({**self._taken.arguments, **arguments})
         self._enter("continue_as_new", is_recorded=False)
         with self._kernel():
-            waits.continue_as_new(self._taken.task_id, self._taken.lease, {**self._taken.arguments, **arguments})
+            waits.continue_as_new(self._taken.task_id, self._taken.lease, checked)
         raise self._end(ContinuedAsNew())
 
     # --- names
@@ -184,7 +196,7 @@ class Durable:
         """The full name of this call: pure, and in the order of the calls."""
         if self._step is not None:
             raise SupervisionError(f"{base!r} was called inside the step {self._step!r}; steps don't nest.")
-        if key is None and self.decisions:
+        if key is None and self._has_read_decisions and self._decisions:
             raise SupervisionError(
                 f"{base!r} needs a key=: this body skips ahead by its decisions, so the occurrence of a call says "
                 "nothing about which one it is."
@@ -262,14 +274,15 @@ class Durable:
                 result = self._call(full, work, timeout)
                 return self._completed(full, call, result)
             except Exception as error:
-                self._raise_if_lost(error)
                 failed += 1
                 delay = self._attempt_failed(full, call, error, failed, retry)
                 if self._may_try_again(full, delay):
                     time.sleep(delay)
 
     def _attempt_failed(self, full: str, call: dict[str, str], error: Exception, failed: int, retry: Retry) -> float:
-        """Records the failed attempt; the seconds until the next one. Raises StepFailed if there is none."""
+        """Records the failed attempt; the seconds until the next one. Raises StepFailed if there is none, and
+        ConnectionLost if it was no fault of the step's."""
+        self._raise_if_lost(error)
         if isinstance(error, NotStorable) or not retry.wants(error, failed):
             raise self._failed(full, call, error, failed) from error
         delay = retry.delay(failed)
@@ -292,14 +305,13 @@ class Durable:
         """The author's function, alone: with its timeout, and with no call of the context inside it."""
         self._step = full
         try:
-            with steps.time_limit(full, timeout):
-                return work()
+            return steps.within(full, timeout, work)
         finally:
             self._step = None
 
     def _completed(self, full: str, call: dict[str, str], result: Any) -> Any:
         encoded = _encode(full, result)
-        self._write("step_completed", full, _with_result(encoded, call))
+        self._write("step_completed", full, _with_result(encoded, call), compensations="compensate" in call)
         return json.loads(encoded)
 
     def _atomically(
@@ -308,21 +320,23 @@ class Durable:
         """Effects first, lease-checked record last, one commit. The author's deferred constraints are checked before
         the record, so that their errors are the author's. A deadlock undid everything, so it is simply run again."""
         for left in range(_TRIES - 1, -1, -1):
+            before = self._decided
             try:
                 with transaction.atomic(using=settings.DATABASE, durable=True):
                     result = self._call(full, work, timeout)
                     sql.connection().check_constraints()
                     encoded = _encode(full, result)
-                    requests = leases.record_in_transaction(
-                        self._taken.task_id,
-                        self._taken.lease,
-                        event="step_completed",
-                        name=full,
-                        payload=_with_result(encoded, call),
-                    )
+                    with self._kernel():
+                        changed = self._changed()
+                        requests = leases.record_in_transaction(
+                            self._taken.task_id, self._taken.lease, event="step_completed", name=full,
+                            payload=_with_result(encoded, call),
+                            decisions=None if changed is None else self._decided, compensations="compensate" in call,
+                        )  # fmt: skip
                     crash.point("checkpoint:before_commit")
-            except DatabaseError as error:
-                if left == 0 or sql.sqlstate(error) not in sql.RETRYABLE:
+            except BaseException as error:
+                self._decided = before
+                if left == 0 or not isinstance(error, DatabaseError) or sql.sqlstate(error) not in sql.RETRYABLE:
                     raise
             else:
                 crash.point("checkpoint:after_commit")
@@ -343,13 +357,15 @@ class Durable:
             place=full, limit="MAX_PAYLOAD_BYTES"))  # fmt: skip
         return StepFailed(full, kind, message, attempts)
 
-    def _write(self, event: str, name: str, payload: str, branches: Sequence[Branch] = ()) -> None:
+    def _write(
+        self, event: str, name: str, payload: str, *, compensations: int = 0, branches: Sequence[Branch] = ()
+    ) -> None:
         """A record under a name; what was requested meanwhile is observed by the next call."""
-        changed = self._changed()
         with self._kernel():
+            changed = self._changed()
             self._requests = leases.checkpoint(
                 self._taken.task_id, self._taken.lease, event=event, name=name, payload=payload,
-                decisions=None if changed is None else self._decided, branches=branches,
+                decisions=None if changed is None else self._decided, compensations=compensations, branches=branches,
             )  # fmt: skip
 
     def _clean(self, error: BaseException) -> str:
@@ -396,7 +412,7 @@ class Durable:
         """What a person says of an uncertain step: ("happened", its result) or ("run", None). Parks until they have;
         raises StepFailed when they give up."""
         verdict = self.ask(
-            self._question_about("uncertain", full, intention),
+            self._uncertain(full, intention),
             _("Step “%(step)s” may happen only once, and it isn't known whether it did. What do you know?")
             % {"step": full},
             choices={
@@ -413,15 +429,20 @@ class Durable:
         if verdict != "happened":
             return ("run", None) if verdict == "run" else ("happened", None)
         return "happened", self.ask(
-            self._question_about("result", full, intention),
+            self._uncertain(full, intention, "result"),
             _("What is the result of step “%(step)s”?") % {"step": full},
             kind="json",
             help=_('As JSON, for example 42 or {"id": 7}.'),
         )
 
-    def _question_about(self, what: str, full: str, intention: int) -> str:
-        """The key of a question about a step; the scope comes before it, and both have to fit."""
-        return f"{what}:{full.removeprefix(self._scope)}:{intention}"[: 200 - len(self._scope)]
+    def _uncertain(self, full: str, intention: int, *more: str) -> str:
+        """The key of a question about this intention and no other: rounds of ``continue_as_new`` count their
+        intentions from 1 again, but the task's questions stay; and names may be longer than keys."""
+        rounds = [f"after {self._taken.replay_from}"] if self._taken.replay_from else []
+        key = ":".join(["uncertain", full.removeprefix(self._scope), str(intention), *rounds, *more])
+        longest = 200 - len(self._scope)  # which comes before it
+        digest = hashlib.sha256(key.encode()).hexdigest()[:32]
+        return key if len(key) <= longest else f"{key[: longest - 50]}…{digest}"
 
     def _last_beat(self) -> str:
         """Of the worker that was lost, from the reaper's entry."""

@@ -119,7 +119,7 @@ def _several(kind: Any) -> forms.Field | None:
 
 
 def _choice(choices: list[tuple[str, str]], coerce: Any) -> forms.Field:
-    attrs = {"data-supervision-search": ""} if len(choices) > _SEARCHABLE_ABOVE else {}
+    attrs = {"data-supervision-search": _("Type to search")} if len(choices) > _SEARCHABLE_ABOVE else {}
     return forms.TypedChoiceField(choices=choices, coerce=coerce, empty_value=None, widget=forms.Select(attrs=attrs))
 
 

@@ -21,7 +21,9 @@ from django import forms
 from django.core.files import File
 from django.db.models import Manager, Model, QuerySet
 from django.utils.dateparse import parse_date, parse_datetime, parse_time
+from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from supervision.engines.form_fields import Unannotated, field_for
 from supervision.errors import Failure, InvalidArguments
@@ -86,7 +88,9 @@ def form_from(name: str, function: Callable[..., Any], sensitive: tuple[str, ...
                 f"Body {name!r}: no form field can be made for the parameter {argument}: {_shown(annotation)}. Annotate it "
                 "with one that has a field, pass form= a Django form, or form=None for a body that only code starts."
             )
-        field.label = argument.replace("_", " ").strip().capitalize()
+        label = argument.replace("_", " ").strip().capitalize()
+        is_plain = field.required or isinstance(field, forms.BooleanField)
+        field.label = label if is_plain else format_lazy("{} ({})", label, gettext_lazy("optional"))
         if argument in sensitive:
             field.widget = forms.PasswordInput(attrs={"autocomplete": "new-password"})
         fields[argument] = field
@@ -100,9 +104,9 @@ def check_form(name: str, function: Callable[..., Any], form: type[forms.Form]) 
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
     needed = {each.name for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD}
     fields = set(form.base_fields)
-    if unknown := sorted(fields - names):
-        if not takes_any:
-            raise TypeError(f"Body {name!r} takes no {', '.join(unknown)}, which its form has.")
+    unknown = sorted(fields - names)
+    if unknown and not takes_any:
+        raise TypeError(f"Body {name!r} takes no {', '.join(unknown)}, which its form has.")
     if missing := sorted(needed - fields):
         raise TypeError(f"Body {name!r} needs {', '.join(missing)}, which its form doesn't have.")
 

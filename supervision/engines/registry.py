@@ -106,8 +106,13 @@ def bodies() -> list[Body]:
 
 
 def known_versions() -> dict[str, int]:
-    """Body name -> version: what this process can drive."""
+    """Body name -> version: what this process knows."""
     return {name: body.version for name, body in _bodies.items()}
+
+
+def drivable() -> list[tuple[str, int]]:
+    """(body name, version) of every task that this process can drive to its end."""
+    return [(name, version) for name, body in _bodies.items() for version in {body.version, *body.compatible_with}]
 
 
 def duplicates() -> list[tuple[str, str, str]]:

@@ -24,10 +24,11 @@ class Recorded:
     """Everything recorded under one name."""
 
     outcome: str = ""
-    """The event that settled it: step_completed, step_failed, signal_consumed, slept; empty while it is open."""
+    """The event that settled it (step_completed, signal_consumed, children_started, ...); empty while it is open."""
     number: int = 0
     failed_attempts: int = 0
     intentions: list[int] = field(default_factory=list)
+    is_compensated: bool = False
     parked: int = 0
     """The number of the park that began a wait."""
 
@@ -53,6 +54,8 @@ class Replay:
             found.failed_attempts += 1
         elif event == "step_intended":
             found.intentions.append(number)
+        elif event == "step_compensated":
+            found.is_compensated = True
         elif event == "task_parked":
             found.parked = found.parked or number
         else:

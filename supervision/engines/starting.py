@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -54,6 +54,40 @@ def start(
         concurrency_key=concurrency_key,
         by=by,
         note=note,
+    )
+
+
+def start_many(
+    body: str,
+    arguments: Sequence[Mapping[str, Any]],
+    *,
+    subjects: Sequence[str] = (),
+    idempotency_keys: Sequence[str] = (),
+    start_after: Sequence[timedelta] = (),
+    owner: Any = None,
+    start_at: datetime | None = None,
+    by: Any = None,
+) -> list[UUID]:
+    """A task of ``body`` for each of ``arguments``, thousands a second, in one transaction; their ids.
+
+    See ``creation.create_many``: ``subjects``, ``idempotency_keys`` and ``start_after`` are one for each. Tasks whose
+    idempotency key is taken are left as they are.
+    """
+    known = registry.get(body)
+    return creation.create_many(
+        known.name,
+        [known.check_arguments(each) for each in arguments],
+        subjects=subjects,
+        idempotency_keys=idempotency_keys,
+        start_after=start_after,
+        body_version=known.version,
+        queue=known.queue,
+        priority=known.priority,
+        sensitive=known.sensitive,
+        owner=owner,
+        start_at=start_at,
+        expires_after=known.expires_after,
+        by=by,
     )
 
 

@@ -8,17 +8,18 @@ import json
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import Model
 
 from supervision.errors import StepTimedOut, SupervisionError
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,17 @@ def function_name(function: Callable[..., Any]) -> str:
     return f"{getattr(inner, '__module__', '?')}.{getattr(inner, '__qualname__', type(inner).__name__)}"
 
 
-def describe(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, str]:
-    """What is recorded of a call beside its result, and compared when it is replayed."""
-    return {"function": function_name(function), "digest": digest(args, kwargs)}
+def describe(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    compensate: Callable[..., Any] | None = None,
+) -> dict[str, str]:
+    """What is recorded of a call beside its result. Function and digest are compared when it is replayed."""
+    call = {"function": function_name(function), "digest": digest(args, kwargs)}
+    if compensate is not None:
+        call["compensate"] = function_name(compensate)
+    return call
 
 
 def digest(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
@@ -93,17 +102,17 @@ def _stable(value: Any) -> Any:
     return kind.__qualname__
 
 
-@contextmanager
-def time_limit(step: str, timeout: float | timedelta | None) -> Iterator[None]:
-    """Raises StepTimedOut in the block after ``timeout``. Armed only around the author's function.
+def within(step: str, timeout: float | timedelta | None, work: Callable[[], R]) -> R:
+    """What ``work`` returns; raises StepTimedOut in it after ``timeout``. Armed only around the author's function.
 
     By SIGALRM, hence only in the main thread of a process; elsewhere a timeout is refused, not ignored. C code that
     doesn't return is only interrupted when it does.
     """
     if timeout is None:
-        yield
-        return
+        return work()
     seconds = _seconds(timeout)
+    if seconds <= 0:
+        raise SupervisionError(f"The timeout of step {step!r} is {seconds:g} s; it must be more than nothing.")
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         raise SupervisionError(
             f"The timeout of step {step!r} can only be armed in the main thread of a worker process."
@@ -115,13 +124,15 @@ def time_limit(step: str, timeout: float | timedelta | None) -> Iterator[None]:
             raise _Ring
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        yield
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            return work()
+        finally:
+            armed = False  # an alarm that rings just before this is caught below like any other
     except _Ring:
         raise StepTimedOut(step, seconds) from None
     finally:
-        armed = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 

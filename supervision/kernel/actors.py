@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from supervision.kernel import storable
+
 SYSTEM = "system"
 
 
@@ -9,9 +11,7 @@ def actor_ref(actor: Any) -> str:
     """Who did it, for reasons and the log: a user's name, a text as it is, ``system`` for nobody."""
     if actor is None or actor == "":
         return SYSTEM
-    if isinstance(actor, str):
-        return actor[:200]
-    return str(actor.get_username() if hasattr(actor, "get_username") else actor)[:200]
+    return _text(actor.get_username() if hasattr(actor, "get_username") else actor)
 
 
 def owner_ref(owner: Any) -> str:
@@ -25,5 +25,9 @@ def person_ref(actor: Any) -> str:
     Names change hands; votes and separation of duties go by this.
     """
     if actor is None or isinstance(actor, str):
-        return (actor or "")[:200]
+        return _text(actor or "")
     return owner_ref(actor)
+
+
+def _text(name: Any) -> str:
+    return storable.text(name, 200)[:200]

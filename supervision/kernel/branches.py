@@ -36,5 +36,7 @@ def parameters(branches: Sequence[Branch]) -> dict[str, Any]:
 def run(task_id: UUID | str, branches: Sequence[Branch]) -> None:
     """The branches in the caller's transaction, which has locked the task and written its entry."""
     if branches:
-        head = "WITH task AS (SELECT id, log_length, lease FROM supervision_task WHERE id = %(task_id)s::uuid)"
-        sql.run(f"{head}{spliced(branches)} SELECT id FROM task", {"task_id": str(task_id), **parameters(branches)})
+        sql.run(_TASK + spliced(branches) + " SELECT id FROM task", {"task_id": str(task_id), **parameters(branches)})
+
+
+_TASK = "WITH task AS (SELECT id, log_length, lease FROM supervision_task WHERE id = %(task_id)s::uuid)"

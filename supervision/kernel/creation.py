@@ -12,14 +12,17 @@ from django.db import models
 from django.utils.translation import gettext as _
 
 from supervision.conf import settings
-from supervision.errors import AlreadyPruned, ConcurrencyKeyHeld, Refused
+from supervision.errors import AlreadyPruned, ConcurrencyKeyHeld, NotStorable, Refused
 from supervision.kernel import log, sql, storable
 from supervision.kernel.actors import actor_ref, owner_ref, person_ref
 from supervision.kernel.models import LogEntry, Question, Task, Tombstone
 from supervision.kernel.states import LIVE, Reason, first_word
-from supervision.kernel.transition import CHANNEL, announce, committing, locked
+from supervision.kernel.transition import CHANNEL, announce, committing, locked, refuse_isolation
 
-# One statement: the row, its first entry and the notification. A conflict with any unique constraint inserts nothing.
+_BATCH = 5_000
+
+# One statement: the rows, their first entries and the notification. What conflicts with a unique constraint isn't
+# inserted. What the rows don't share comes in arrays.
 _CREATE = f"""
 WITH task AS (
     INSERT INTO supervision_task (
@@ -27,27 +30,29 @@ WITH task AS (
         created_by_ref,
         subject, subject_type_id, subject_pk, current_state, watchdog_stop_reason, generation, lease, log_length,
         locked_decisions, failure, wake_at, expires_at, recoveries, compensations_outstanding, ending, ending_reason,
-        idempotency_key, concurrency_key, parent_id, parent_step, forked_from, root_id
-    ) VALUES (
-        %(body)s, %(body_version)s, %(body_version)s, 0, %(queue)s, %(priority)s,
-        %(arguments)s::jsonb, %(sensitive)s::jsonb,
-        %(owner_id)s, %(owner_ref)s,
-        COALESCE((SELECT created_by_ref FROM supervision_task WHERE id = %(parent_id)s::uuid), %(created_by_ref)s),
-        %(subject)s, %(subject_type_id)s, %(subject_pk)s,
-        'pending', '', 1, 0, 1, %(decisions)s::jsonb, '',
-        COALESCE(%(start_at)s::timestamptz, supervision_now_v1()),
-        COALESCE(%(expires_at)s::timestamptz,
-                 COALESCE(%(start_at)s::timestamptz, supervision_now_v1()) + %(expires_after)s::interval),
-        0, 0, '', '', %(idempotency_key)s, %(concurrency_key)s, %(parent_id)s::uuid, %(parent_step)s,
-        %(forked_from)s::uuid, %(root_id)s::uuid
+        idempotency_key, concurrency_key, parent_id, parent_step, forked_from, root_id, children_awaited, is_awaited
     )
+    SELECT %(body)s, %(body_version)s, %(body_version)s, 0, %(queue)s, %(priority)s, each.arguments,
+           %(sensitive)s::jsonb, %(owner_id)s, %(owner_ref)s,
+           COALESCE((SELECT created_by_ref FROM supervision_task WHERE id = %(parent_id)s::uuid), %(created_by_ref)s),
+           each.subject, %(subject_type_id)s::int, %(subject_pk)s, 'pending', '', 1, 0, 1, %(decisions)s::jsonb, '',
+           COALESCE(%(start_at)s::timestamptz, supervision_now_v1()) + each.start_after,
+           COALESCE(%(expires_at)s::timestamptz,
+                    COALESCE(%(start_at)s::timestamptz, supervision_now_v1()) + each.start_after
+                    + %(expires_after)s::interval),
+           0, 0, '', '', each.idempotency_key, %(concurrency_key)s, %(parent_id)s::uuid, each.parent_step,
+           %(forked_from)s::uuid, %(root_id)s::uuid, 0, true
+      FROM unnest(%(arguments)s::text[]::jsonb[], %(subjects)s::text[], %(idempotency_keys)s::text[],
+                  %(parent_steps)s::text[], %(start_afters)s::interval[]) WITH ORDINALITY
+           AS each(arguments, subject, idempotency_key, parent_step, start_after, place)
+     ORDER BY each.place
     ON CONFLICT DO NOTHING
-    RETURNING id, wake_at
+    RETURNING id
 ), entry AS (
     INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
     SELECT id, 1, 'task_created', '', %(payload)s::jsonb, 0, %(actor)s FROM task
 )
-SELECT id, pg_notify('{CHANNEL}', '') FROM task
+SELECT array_agg(id), current_setting('transaction_isolation'), pg_notify('{CHANNEL}', '') FROM task
 """  # noqa: S608 - the channel is a constant
 
 
@@ -84,26 +89,31 @@ def create(
     call's task, whatever has become of it; AlreadyPruned if it is gone. A ``concurrency_key`` admits one live task:
     ConcurrencyKeyHeld otherwise. NotStorable and TooLarge name the argument that can't be kept.
     """
+    if not 0 <= priority <= 9:  # here: the database's error would show the whole row
+        raise NotStorable("priority", _("it must be from 0 to 9"))
+    if body_version < 0:
+        raise NotStorable("body_version", _("it must be 0 or more"))
     parameters = {
         "body": storable.name(body, place="body"),
         "body_version": body_version,
         "queue": storable.name(queue, place="queue", longest=100),
         "priority": priority,
-        "arguments": storable.encode(dict(arguments or {}), place="arguments", limit="MAX_ARGUMENTS_BYTES"),
+        "arguments": [storable.encode(dict(arguments or {}), place="arguments", limit="MAX_ARGUMENTS_BYTES")],
         "sensitive": storable.encode(list(sensitive), place="sensitive", limit="MAX_PAYLOAD_BYTES"),
         "owner_id": getattr(owner, "pk", None),
         "owner_ref": owner_key or owner_ref(owner),
-        "subject": storable.text(subject or (str(subject_object) if subject_object else ""), 200)[:200],
+        "subjects": [storable.text(subject or (str(subject_object) if subject_object else ""), 200)[:200]],
         "subject_type_id": ContentType.objects.get_for_model(subject_object).pk if subject_object else None,
         "subject_pk": str(subject_object.pk) if subject_object else "",
         "decisions": storable.encode(dict(decisions or {}), place="decisions", limit="MAX_DECISIONS_BYTES"),
         "start_at": start_at,
         "expires_at": expires_at,
         "expires_after": expires_after,
-        "idempotency_key": storable.name(idempotency_key, place="idempotency_key") if idempotency_key else "",
+        "idempotency_keys": [storable.name(idempotency_key, place="idempotency_key") if idempotency_key else ""],
         "concurrency_key": storable.name(concurrency_key, place="concurrency_key") if concurrency_key else "",
         "parent_id": parent_id,
-        "parent_step": parent_step,
+        "parent_steps": [parent_step],
+        "start_afters": [timedelta(0)],
         "forked_from": forked_from,
         "root_id": root_id,
         "payload": storable.encode({"note": note} if note else {}, place="note", limit="MAX_PAYLOAD_BYTES"),
@@ -117,21 +127,85 @@ def create(
     return task
 
 
+def create_many(
+    body: str,
+    arguments: Sequence[Mapping[str, Any]],
+    *,
+    subjects: Sequence[str] = (),
+    idempotency_keys: Sequence[str] = (),
+    start_after: Sequence[timedelta] = (),
+    parent: Task | None = None,
+    parent_steps: Sequence[str] = (),
+    body_version: int = 1,
+    queue: str = "default",
+    priority: int = 5,
+    sensitive: Sequence[str] = (),
+    owner: Any = None,
+    start_at: datetime | None = None,
+    expires_after: timedelta | None = None,
+    by: Any = None,
+) -> list[UUID]:
+    """A task for each of ``arguments``, in batches of one statement, in one transaction; the new ids.
+
+    ``subjects``, ``idempotency_keys`` and ``start_after`` (delays), where given, are as many as ``arguments``. Tasks
+    whose idempotency key is taken are left as they are, and their ids are not returned. Raises as ``create`` does; an
+    error names the number of the arguments.
+    """
+    shared: dict[str, Any] = {
+        "body": storable.name(body, place="body"), "body_version": body_version, "queue": queue, "priority": priority,
+        "sensitive": storable.encode(list(sensitive), place="sensitive", limit="MAX_PAYLOAD_BYTES"),
+        "owner_id": parent.owner_id if parent else getattr(owner, "pk", None),
+        "owner_ref": parent.owner_ref if parent else owner_ref(owner),
+        "created_by_ref": person_ref(by if by is not None else owner),
+        "subject_type_id": None, "subject_pk": "", "decisions": "{}", "start_at": start_at, "expires_at": None,
+        "expires_after": expires_after, "concurrency_key": "", "parent_id": parent.pk if parent else None,
+        "forked_from": None, "root_id": None, "payload": "{}",
+        "actor": f"task {parent.pk}" if parent else actor_ref(by if by is not None else owner),
+    }  # fmt: skip
+    count = len(arguments)
+    columns: dict[str, list[Any]] = {
+        "arguments": [
+            storable.encode(dict(each), place=f"arguments[{at}]", limit="MAX_ARGUMENTS_BYTES")
+            for at, each in enumerate(arguments)
+        ],
+        "subjects": [storable.text(each, 200)[:200] for each in subjects] or [""] * count,
+        "idempotency_keys": list(idempotency_keys) or [""] * count,
+        "parent_steps": list(parent_steps) or [""] * count,
+        "start_afters": list(start_after) or [timedelta(0)] * count,
+    }
+    for name, values in columns.items():
+        if len(values) != count:
+            raise ValueError(f"{name} has {len(values)} values for {count} tasks")
+    created: list[UUID] = []
+    with committing("create"):
+        for at in range(0, count, _BATCH):
+            batch = {name: values[at : at + _BATCH] for name, values in columns.items()}
+            created += _insert({**shared, **batch})
+    return created
+
+
+def _insert(parameters: Mapping[str, Any]) -> list[UUID]:
+    ids, isolation, _notified = sql.run(_CREATE, parameters)[0]
+    if ids:
+        refuse_isolation(isolation)
+    return list(ids or ())
+
+
 def _insert_or_find(parameters: Mapping[str, Any]) -> tuple[Task, bool]:
     """The inserted row and True, or the row that holds one of its keys and False."""
     tasks = Task.objects.using(settings.DATABASE)
     while True:
-        rows = sql.run(_CREATE, parameters)
-        if rows:
+        ids = _insert(parameters)
+        if ids:
             _refuse_pruned(parameters)
-            return tasks.get(pk=rows[0][0]), True
+            return tasks.get(pk=ids[0]), True
         # The winner of each key has committed: a conflict waits for it. Its row is looked for in fresh statements, and
         # a concurrency key may have been freed since, so look again rather than fail.
-        if parameters["idempotency_key"]:
+        if parameters["idempotency_keys"] != [""]:
             found = tasks.filter(
                 owner_ref=parameters["owner_ref"],
                 body=parameters["body"],
-                idempotency_key=parameters["idempotency_key"],
+                idempotency_key=parameters["idempotency_keys"][0],
             ).first()
             if found is not None:
                 return found, False
@@ -140,7 +214,7 @@ def _insert_or_find(parameters: Mapping[str, Any]) -> tuple[Task, bool]:
             if found is not None:
                 return found, False
         if parameters["parent_id"]:
-            found = tasks.filter(parent_id=parameters["parent_id"], parent_step=parameters["parent_step"]).first()
+            found = tasks.filter(parent_id=parameters["parent_id"], parent_step=parameters["parent_steps"][0]).first()
             if found is not None:
                 return found, False
         if parameters["concurrency_key"]:
@@ -152,7 +226,7 @@ def _insert_or_find(parameters: Mapping[str, Any]) -> tuple[Task, bool]:
 def _refuse_pruned(parameters: Mapping[str, Any]) -> None:
     """Looked for after the insert: a prune that committed before it has left its tombstone, and one that commits later
     finds our row."""
-    key = parameters["idempotency_key"]
+    key = parameters["idempotency_keys"][0]
     if key and (
         Tombstone.objects.using(settings.DATABASE)
         .filter(owner_ref=parameters["owner_ref"], body=parameters["body"], idempotency_key=key)
@@ -174,10 +248,11 @@ def fork(
 ) -> Task:
     """A retry: a new task from an ended one, with its arguments, owner, subject and keys, linked to it.
 
-    It keeps what was recorded before the failure: steps, waits, decisions, answers, so that nothing is done and nobody
-    asked twice. ``from_step`` keeps only what was recorded before that step; ``from_scratch`` nothing, and begins a
-    lineage of its own (new idempotency keys). One live fork per source: a second call returns the first one's. Raises
-    Refused for a task that has not ended, or that has no such step.
+    It keeps what was recorded before the failure: steps, waits, decisions, answers, and the signals that still wait to
+    be consumed, so that nothing is done, nobody asked and nothing awaited twice. ``from_step`` keeps only what was
+    recorded before that step; ``from_scratch`` nothing, and begins a lineage of its own (new idempotency keys). One
+    live fork per source: a second call returns the first one's. Raises Refused for a task that has not ended, or that
+    has no such step.
     """
     with committing("fork"), locked(task_id, expected_generation=expected_generation) as source:
         if source.current_state in LIVE:
@@ -209,6 +284,7 @@ def fork(
         )
         if not from_scratch:
             _keep_answers(source, task, before)
+            _keep_signals(source, task, before)
             _keep_steps(source, task, before)
         return task
 
@@ -231,6 +307,8 @@ WITH kept AS (
      WHERE task_id = %(source)s::uuid AND sequence_num > %(after)s AND sequence_num < %(before)s
        AND name <> '' AND event = ANY(%(events)s)
        AND NOT (name = %(failed)s AND event = 'step_failed')
+       AND name NOT IN (SELECT name FROM supervision_logentry
+                         WHERE task_id = %(source)s::uuid AND event = 'step_compensated')
 ), entry AS (
     INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
     SELECT %(fork)s::uuid, %(log_length)s + place, event, name,
@@ -246,7 +324,8 @@ _KEPT = ("step_completed", "step_failed", "step_intended", "signal_consumed", "s
 
 
 def _keep_steps(source: Task, fork: Task, before: int) -> None:
-    """Copies the recorded steps into the fork's log, but for the failure that ended the source: it runs again."""
+    """Copies the recorded steps into the fork's log, but for what was undone and for the failure that ended the source:
+    those run again."""
     failed = ""
     if first_word(source.watchdog_stop_reason) == Reason.RETRIES_EXHAUSTED:
         failed = source.watchdog_stop_reason.partition(":")[2]
@@ -258,6 +337,23 @@ def _keep_steps(source: Task, fork: Task, before: int) -> None:
         },
     )  # fmt: skip
     fork.log_length = rows[0][0]
+
+
+_KEEP_SIGNALS = """
+INSERT INTO supervision_signal (task_id, name, payload, key, sent_at, sent_by_ref, position)
+SELECT %(fork)s::uuid, name, payload, key, sent_at, sent_by_ref, position - %(log_length)s - 1
+  FROM supervision_signal
+ WHERE task_id = %(source)s::uuid AND (consumed_in IS NULL OR consumed_in >= %(before)s)
+"""
+
+
+def _keep_signals(source: Task, fork: Task, before: int) -> None:
+    """Those that came and that nothing kept has consumed: the fork must not wait for what has happened. They come
+    before all that is sent to the fork itself."""
+    sql.run(
+        _KEEP_SIGNALS,
+        {"source": str(source.pk), "fork": str(fork.pk), "before": before, "log_length": source.log_length},
+    )
 
 
 def _keep_answers(source: Task, fork: Task, before: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -57,7 +57,11 @@ _OFFER = f"""
         SELECT id, task.priority, wake_at
           FROM supervision_task AS task
          WHERE task.queue = lane.queue AND task.priority = level.priority AND {_DUE}
-           AND EXISTS (SELECT 1 FROM known WHERE known.body = task.body AND task.body_version <= known.version)
+           AND EXISTS (SELECT 1 FROM known WHERE known.body = task.body AND (
+                   task.body_version = known.version
+                OR task.body_version < known.version
+                   AND task.wake_at <= supervision_now_v1() - %(grace)s::interval
+                   AND (task.ending <> '' OR task.watchdog_stop_reason NOT LIKE 'version_changed:%%')))
          ORDER BY wake_at LIMIT %(limit)s + 16
      ) AS due
      WHERE NOT EXISTS (SELECT 1 FROM supervision_hold
@@ -90,17 +94,28 @@ SELECT extract(epoch FROM min(next.wake_at) - supervision_now_v1())::float
 
 
 @retried
-def offer(limit: int, *, queues: Sequence[str] | None, bodies: Mapping[str, int]) -> list[Offer]:
+def offer(
+    limit: int,
+    *,
+    queues: Sequence[str] | None,
+    bodies: Iterable[tuple[str, int]],
+    version_grace: timedelta | None = None,
+) -> list[Offer]:
     """Up to ``limit`` due tasks, most urgent first, marked as offered for OFFER_SECONDS so that nobody else gets them.
 
-    Only of ``queues`` (None: all) and only what ``bodies`` (name -> newest version that this process knows) can drive:
-    the rest is left to other clusters. Nothing of a body or queue on hold. Rows that are locked right now are skipped.
+    Only of ``queues`` (None: all) and only what this process can drive, ``bodies`` (name, version): the rest is left to
+    other clusters. A task of an older version that nobody has taken for ``version_grace`` (default
+    VERSION_GRACE_SECONDS) is handed out too, once, to be parked for an operator, or if it is being ended. Nothing of a
+    body or queue on hold. Rows that are locked right now are skipped.
     """
+    drivable = list(bodies)
+    grace = timedelta(seconds=settings.VERSION_GRACE_SECONDS) if version_grace is None else version_grace
     rows = sql.run(
         _OFFER,
         {
-            "limit": limit, "queues": None if queues is None else list(queues), "bodies": list(bodies),
-            "versions": list(bodies.values()), "offer": timedelta(seconds=settings.OFFER_SECONDS),
+            "limit": limit, "queues": None if queues is None else list(queues),
+            "bodies": [name for name, _version in drivable], "versions": [version for _name, version in drivable],
+            "offer": timedelta(seconds=settings.OFFER_SECONDS), "grace": grace,
         },
     )  # fmt: skip
     return [Offer(row[0], row[1]) for row in rows]

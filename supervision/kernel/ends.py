@@ -34,6 +34,9 @@ def finish(
     close_questions(task)
     write(task, to=state, reason=reason, event=EVENTS[state], bump=True, actor=actor,
           payload={"reason": reason, **(payload or {})}, **columns)  # fmt: skip
+    if task.parent_id is not None:
+        _count_down(task, task.parent_id)
+    _end_children(task)
 
 
 def close_questions(task: Task) -> None:
@@ -42,6 +45,41 @@ def close_questions(task: Task) -> None:
         is_late = question.expires_at is not None and question.expires_at <= task.db_now
         question.status = Question.Status.EXPIRED if is_late else Question.Status.WITHDRAWN
         question.save(update_fields=["status"])
+
+
+def _count_down(child: Task, parent_id: UUID) -> None:
+    """The parent, which is locked already, waits for one child less; the last one that it needs makes it due."""
+    parents = Task.objects.using(settings.DATABASE).filter(pk=parent_id, children_awaited__gt=0)
+    parent = parents.with_clock().first()
+    if parent is None or not child.is_awaited or parent.watchdog_stop_reason != Reason.AWAITING_CHILDREN:
+        return
+    if parent.children_awaited > 1:
+        parents.update(children_awaited=parent.children_awaited - 1)
+        return
+    write(parent, event="children_ended", payload={"last": str(child.pk)}, wake=True, children_awaited=0)
+
+
+def _end_children(parent: Task) -> None:
+    """Live children don't outlive their parent: those never taken end at once, the others are asked to."""
+    children = Task.objects.using(settings.DATABASE).filter(parent_id=parent.pk).live().filter(ending="")
+    for pk in list(children.order_by("pk").values_list("pk", flat=True)):
+        with locked(pk) as child:
+            if not child.is_terminal and not child.ending:
+                ask_to_end(child, State.CANCELLED, Reason.CANCELLED.of("parent"), actor=f"task {parent.pk}",
+                           at_once=child.started_at is None, cancel_requested_at=child.db_now)  # fmt: skip
+
+
+def ask_to_end(
+    task: Task, state: State, reason: str, *, actor: str, at_once: bool, note: str = "", **columns: Any
+) -> None:
+    """Ends the locked task now, or records the intent and makes it due, so that a worker unwinds it."""
+    noted = {"note": note} if note else {}
+    if at_once:
+        finish(task, state, reason, actor=actor, payload=noted, **columns)
+        return
+    write(task, event="ending_requested", bump=True, actor=actor, wake=task.current_state != State.RUNNING,
+          payload={**noted, "ending": state, "reason": reason}, ending=state,
+          ending_reason=reason, **columns)  # fmt: skip
 
 
 @retried
@@ -60,7 +98,7 @@ def complete(task_id: UUID | str, lease: int, result: Any = None) -> None:
         if task.ending and not unobserved:
             unobserved = {task.ending: task.ending_reason}
         payload = {"unobserved": unobserved} if unobserved else {}
-        finish(task, State.COMPLETED, "", payload=payload, result=result)
+        finish(task, State.COMPLETED, "", payload=payload, result=result, compensations_outstanding=0)
 
 
 @retried
@@ -77,13 +115,33 @@ def fail(task_id: UUID | str, lease: int, reason: str, failure: str, details: Ma
 
 
 @retried
-def end(task_id: UUID | str, lease: int) -> None:
-    """The worker has unwound: writes the end that was asked for, or the expiry that came. Raises LeaseLost."""
+def intend(task_id: UUID | str, lease: int, reason: str, failure: str, details: Mapping[str, Any]) -> None:
+    """The body failed and has something to undo: records the intended end, so that unwinding goes on after a crash.
+
+    The task runs on under this lease, until ``end`` or ``fail``. Raises LeaseLost.
+    """
+    recorded = {key: storable.text(value) for key, value in details.items()}
     with committing("end"), locked(task_id, lease=lease) as task:
-        state, reason = (
-            (State(task.ending), task.ending_reason) if task.ending else (State.EXPIRED, Reason.EXPIRED.of())
-        )
-        finish(task, state, reason, payload={"unwound": True})
+        write(task, event="ending_requested", bump=True, failure=one_line(failure), ending=State.FAILED,
+              ending_reason=storable.text(reason, 500),
+              payload={**recorded, "ending": State.FAILED, "reason": reason})  # fmt: skip
+
+
+@retried
+def end(task_id: UUID | str, lease: int) -> None:
+    """The worker has unwound: writes the end that was asked for, or the expiry that came. Raises LeaseLost.
+
+    If compensations are outstanding all the same (the code that knew them is gone), it is a dead letter instead.
+    """
+    with committing("end"), locked(task_id, lease=lease) as task:
+        state, reason = State.EXPIRED, Reason.EXPIRED.value
+        if task.ending:
+            state, reason = State(task.ending), task.ending_reason
+        payload: dict[str, Any] = {"unwound": True}
+        if task.compensations_outstanding:
+            payload = {"intended": reason, "compensations_outstanding": task.compensations_outstanding}
+            state, reason = State.FAILED, Reason.COMPENSATION_EXHAUSTED.of("not found")
+        finish(task, state, reason, payload=payload)
 
 
 def one_line(failure: str) -> str:

@@ -26,7 +26,7 @@ from supervision.kernel.clock import Clock
 from supervision.kernel.ends import finish
 from supervision.kernel.models import Heartbeat, Task
 from supervision.kernel.states import Reason, State
-from supervision.kernel.transition import announce, committing, locked, retried, write
+from supervision.kernel.transition import announce, committing, locked, refuse_isolation, retried, write
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ def host_identity() -> str:
 
 # --- take -------------------------------------------------------------------------------------------------------------
 
-_TAKE_LOCK = "SELECT lease FROM supervision_task WHERE id = %(task_id)s::uuid FOR NO KEY UPDATE"
+_TAKE_LOCK = """
+SELECT current_setting('transaction_isolation') FROM supervision_task WHERE id = %(task_id)s::uuid FOR NO KEY UPDATE
+"""
 
 # A statement of its own after the lock: its clock is read after the wait, so nothing expired is taken.
 _TAKE = """
@@ -138,7 +140,8 @@ def take(task_id: UUID | str, lease: int, worker: Worker | None = None) -> Taken
     by = worker or Worker.current()
     parameters = {"task_id": str(task_id), "lease": lease, "worker": by.name, "host": by.host, "pid": by.pid}
     with committing("take"):
-        sql.run(_TAKE_LOCK, parameters)
+        for (level,) in sql.run(_TAKE_LOCK, parameters):
+            refuse_isolation(level)
         rows = sql.run(_TAKE, parameters)
     if not rows:
         return None
@@ -160,7 +163,8 @@ def take(task_id: UUID | str, lease: int, worker: Worker | None = None) -> Taken
 _CHECKPOINT = """
 WITH task AS (
     UPDATE supervision_task
-       SET log_length = log_length + 1, recoveries = 0,
+       SET log_length = log_length + 1, recoveries = CASE WHEN %(is_progress)s THEN 0 ELSE recoveries END,
+           compensations_outstanding = compensations_outstanding + %(compensations)s::int,
            locked_decisions = COALESCE(%(decisions)s::jsonb, locked_decisions)
      WHERE id = %(task_id)s::uuid AND lease = %(lease)s AND current_state = 'running'
     RETURNING id, log_length, lease, pause_requested_at IS NOT NULL AS pause, ending, ending_reason,
@@ -171,6 +175,9 @@ WITH task AS (
 )"""
 _OBSERVED = " SELECT pause, ending, ending_reason, is_overdue, log_length FROM task"
 
+_REPEATED = frozenset({"message_logged", "unwinding_started"})
+"""What each drive writes again on its way to where the last one died: no sign that it will get any further."""
+
 
 def record_in_transaction(
     task_id: UUID | str,
@@ -180,6 +187,7 @@ def record_in_transaction(
     name: str,
     payload: str,
     decisions: str | None = None,
+    compensations: int = 0,
     branches: Sequence[Branch] = (),
 ) -> Requests:
     """``checkpoint`` as the last statement of the caller's open transaction: an atomic step's record, which commits
@@ -188,7 +196,8 @@ def record_in_transaction(
         _CHECKPOINT + branching.spliced(branches) + _OBSERVED,
         {
             "task_id": str(task_id), "lease": lease, "event": event, "name": name, "payload": payload,
-            "decisions": decisions, **branching.parameters(branches),
+            "decisions": decisions, "is_progress": event not in _REPEATED, "compensations": compensations,
+            **branching.parameters(branches),
         },
     )  # fmt: skip
     if not rows:
@@ -206,19 +215,21 @@ def checkpoint(
     name: str = "",
     payload: str = "{}",
     decisions: str | None = None,
+    compensations: int = 0,
     branches: Sequence[Branch] = (),
 ) -> Requests:
     """Makes progress durable: one statement, one round trip, one commit. Returns what was asked of the task meanwhile.
 
     ``payload`` and ``decisions`` are JSON texts from ``storable.encode``; None leaves the decisions as they are.
-    ``branches`` write an engine's own rows in the same statement.
-    Raises LeaseLost, having written nothing, unless the task runs under this lease. A task past its expiry is recorded
-    all the same (the work was done) and says so.
+    ``compensations`` is 1 for a step that has one, -1 for a step undone; ``branches`` write an engine's own rows in the
+    same statement. Raises LeaseLost, having written nothing, unless the task runs under this lease. A task past its
+    expiry is recorded all the same (the work was done) and says so.
     """
     crash.point("checkpoint:before_commit")
     requests = record_in_transaction(
-        task_id, lease, event=event, name=name, payload=payload, decisions=decisions, branches=branches
-    )
+        task_id, lease, event=event, name=name, payload=payload, decisions=decisions, compensations=compensations,
+        branches=branches,
+    )  # fmt: skip
     crash.point("checkpoint:after_commit")
     return requests
 
@@ -237,16 +248,24 @@ def park(
     payload: Mapping[str, Any] | None = None,
     decisions: Mapping[str, Any] | None = None,
     name: str = "",
+    while_ending: bool = False,
     branches: Sequence[Branch] = (),
 ) -> None:
     """Parks the running task; due after ``wake_after`` of the database's clock, or when somebody wakes it if None.
 
     For waits that nothing outside can satisfy meanwhile; a wait for an answer or a signal checks it under the lock and
     has a verb of its own. ``decisions``, where given, become the row's in the same commit, and ``branches`` write an
-    engine's own rows in it. A task that is being ended is due at once instead. Raises LeaseLost.
+    engine's own rows in it. A task that is being ended is due at once instead, unless ``while_ending``. Raises
+    LeaseLost.
     """
     with committing("park"), locked(task_id, lease=lease) as task:
-        wake_at = task.db_now if task.ending else None if wake_after is None else task.db_now + wake_after
+        wake_at = (
+            task.db_now
+            if task.ending and not while_ending
+            else None
+            if wake_after is None
+            else task.db_now + wake_after
+        )
         write(
             task,
             to=State.PARKED,
@@ -264,13 +283,19 @@ def park(
 
 # --- beat -------------------------------------------------------------------------------------------------------------
 
+# Locked first: an UPDATE that waits for a row which is then merely unlocked keeps the time that it computed before.
 _BEAT = """
-UPDATE supervision_heartbeat
+WITH mine AS MATERIALIZED (
+    SELECT task_id FROM supervision_heartbeat
+     WHERE task_id = %(task_id)s::uuid AND lease = %(lease)s
+       FOR NO KEY UPDATE
+)
+UPDATE supervision_heartbeat AS heartbeat
    SET beat_at = supervision_clock_v1(),
        progress_done = COALESCE(%(done)s::bigint, progress_done),
        progress_total = COALESCE(%(total)s::bigint, progress_total),
        progress_text = COALESCE(%(text)s::text, progress_text)
- WHERE task_id = %(task_id)s::uuid AND lease = %(lease)s
+  FROM mine WHERE heartbeat.task_id = mine.task_id AND heartbeat.lease = %(lease)s
 RETURNING 1
 """
 
@@ -312,31 +337,23 @@ def reap(task_id: UUID | str, *, lost: Worker | None = None) -> bool:
 
 
 def _give_up(task: Task, facts: dict[str, Any]) -> None:
+    """Parks the task for another worker; past the cap it is poison: unwound if need be, then dead."""
     recoveries = task.recoveries + 1
     task.lease += 1
+    columns: dict[str, Any] = {"lease": task.lease, "recoveries": recoveries}
+    payload = {"reason": Reason.WORKER_LOST.value, "recoveries": recoveries, **facts}
     if recoveries > settings.MAX_RECOVERIES:
-        finish(
-            task,
-            State.FAILED,
-            Reason.RECOVERIES_EXHAUSTED.of(recoveries),
-            actor="reaper",
-            payload={"reason": Reason.WORKER_LOST.value, "recoveries": recoveries, **facts},
-            lease=task.lease,
-            recoveries=recoveries,
-            failure=f"The worker was lost {recoveries} times in a row, last: {facts.get('worker', 'unknown')}",
-        )
-        return
-    write(
-        task,
-        to=State.PARKED,
-        reason=Reason.WORKER_LOST,
-        event="task_parked",
-        actor="reaper",
-        payload={"reason": Reason.WORKER_LOST.value, "recoveries": recoveries, **facts},
-        lease=task.lease,
-        recoveries=recoveries,
-        wake_at=task.db_now,
-    )
+        columns["failure"] = f"The worker was lost {recoveries} times in a row, last: {facts.get('worker', 'unknown')}"
+        if task.ending and task.compensations_outstanding:
+            reason = Reason.COMPENSATION_EXHAUSTED.of(Reason.WORKER_LOST)
+        else:
+            reason = Reason.RECOVERIES_EXHAUSTED.of(recoveries)
+        if task.ending or not task.compensations_outstanding:
+            finish(task, State.FAILED, reason, actor="reaper", payload=payload, **columns)
+            return
+        columns |= {"ending": State.FAILED, "ending_reason": reason, "recoveries": 0}
+    write(task, to=State.PARKED, reason=Reason.WORKER_LOST, event="task_parked", actor="reaper", payload=payload,
+          wake_at=task.db_now, **columns)  # fmt: skip
 
 
 def reap_process(*, host: str, pid: int) -> int:

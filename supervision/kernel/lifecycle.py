@@ -13,8 +13,9 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 
 from supervision.errors import Refused
+from supervision.kernel import storable
 from supervision.kernel.actors import actor_ref
-from supervision.kernel.ends import finish
+from supervision.kernel.ends import ask_to_end, finish
 from supervision.kernel.models import Question, Task
 from supervision.kernel.states import ENDINGS, Reason, State, first_word
 from supervision.kernel.transition import committing, locked, write
@@ -62,8 +63,9 @@ def cancel(task_id: UUID | str, *, by: Any = None, note: str = "", expected_gene
     with committing("cancel"), locked(task_id, expected_generation=expected_generation) as task:
         _refuse_ended("cancel", task)
         actor = actor_ref(by)
-        return _ask_to_end(task, State.CANCELLED, Reason.CANCELLED.of(actor), actor=actor, note=note,
-                           at_once=task.started_at is None, cancel_requested_at=task.db_now)  # fmt: skip
+        ask_to_end(task, State.CANCELLED, Reason.CANCELLED.of(actor), actor=actor, note=note,
+                   at_once=task.started_at is None, cancel_requested_at=task.db_now)  # fmt: skip
+        return task
 
 
 def expire(task_id: UUID | str, *, by: Any = None, note: str = "", expected_generation: int | None = None) -> Task:
@@ -78,8 +80,9 @@ def expire(task_id: UUID | str, *, by: Any = None, note: str = "", expected_gene
         if by is None and not task.is_overdue and not _has_late_question(task):
             raise Refused("expire", task, _("its time has not run out."))
         at_once = task.current_state != State.RUNNING and task.compensations_outstanding == 0
-        return _ask_to_end(task, State.EXPIRED, Reason.EXPIRED.of(task.watchdog_stop_reason), actor=actor_ref(by),
-                           note=note, at_once=at_once)  # fmt: skip
+        ask_to_end(task, State.EXPIRED, Reason.EXPIRED.of(task.watchdog_stop_reason), actor=actor_ref(by),
+                   note=note, at_once=at_once)  # fmt: skip
+        return task
 
 
 def terminate(
@@ -103,17 +106,6 @@ def terminate(
         return task
 
 
-def _ask_to_end(task: Task, state: State, reason: str, *, actor: str, note: str, at_once: bool, **columns: Any) -> Task:
-    if at_once:
-        finish(task, state, reason, actor=actor, payload=_noted(note), **columns)
-        return task
-    if task.current_state != State.RUNNING:
-        columns["wake_at"] = task.db_now
-    return write(task, event="ending_requested", bump=True, actor=actor,
-                 payload={**_noted(note), "ending": state, "reason": reason},
-                 ending=state, ending_reason=reason, **columns)  # fmt: skip
-
-
 def _refuse_ended(verb: str, task: Task) -> None:
     if task.is_terminal:
         raise Refused(verb, task, _("it has ended already (%(state)s).") % {"state": task.get_current_state_display()})
@@ -127,4 +119,4 @@ def _has_late_question(task: Task) -> bool:
 
 
 def _noted(note: str) -> dict[str, Any]:
-    return {"note": note} if note else {}
+    return {"note": storable.text(note)} if note else {}

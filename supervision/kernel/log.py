@@ -83,6 +83,7 @@ def _entry(row: tuple[Any, ...], secrets: list[str]) -> LogEntry:
 
 REPLAYED = (
     "step_completed", "step_failed", "step_attempt_failed", "step_intended", "signal_consumed", "slept", "task_parked",
+    "children_started", "step_compensated",
 )  # fmt: skip
 """The events that a drive reads again: what was recorded, and what was begun."""
 
@@ -110,7 +111,9 @@ def recorded(task_id: UUID | str, *, after: int, whole: int) -> list[tuple[int, 
 
 def payloads(task_id: UUID | str, first: int, count: int) -> dict[int, str]:
     """Number -> payload as JSON text of ``count`` entries from number ``first``."""
-    return {row[0]: row[1] for row in sql.run(_PAYLOADS, {"task_id": str(task_id), "first": first, "end": first + count})}
+    return {
+        row[0]: row[1] for row in sql.run(_PAYLOADS, {"task_id": str(task_id), "first": first, "end": first + count})
+    }
 
 
 def last_loss(task_id: UUID | str) -> dict[str, Any]:

@@ -156,7 +156,11 @@ class Task(models.Model):
     idempotency_key = models.CharField(max_length=200, blank=True, default="")
     concurrency_key = models.CharField(max_length=200, blank=True, default="")
     parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="children")
-    parent_step = models.CharField(max_length=400, blank=True, default="")
+    parent_step = models.CharField(max_length=410, blank=True, default="")
+    children_awaited = models.PositiveIntegerField(default=0)
+    """While it waits: how many of its children must still end before it is due."""
+    is_awaited = models.BooleanField(default=True)
+    """Whether the parent's present wait needs this child."""
     forked_from = models.UUIDField(null=True, blank=True)
     root_id = models.UUIDField(null=True, blank=True)
     """First task of the lineage of forks; itself for a first. No constraint, so that either end may be pruned."""
@@ -395,7 +399,8 @@ class Signal(models.Model):
     sent_at = models.DateTimeField(_("sent"), db_default=database_now(), editable=False)
     sent_by_ref = models.CharField(_("sent by"), max_length=200, blank=True, default="")
     position = models.BigIntegerField()
-    """The number of the log entry that recorded its arrival: the order of consumption."""
+    """The number of the log entry that recorded its arrival: the order of consumption. Negative: it came to the task that
+    this one is a fork of."""
     consumed_in = models.BigIntegerField(null=True, blank=True)
     """The number of the log entry that consumed it."""
 

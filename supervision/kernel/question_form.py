@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -10,13 +9,14 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 from django import forms
+from django.forms.fields import InvalidJSONInput
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.core.files import File
 from django.db.models import Model, QuerySet
 from django.utils.translation import gettext as _
 
 from supervision.errors import InvalidAnswer, NotStorable
-from supervision.kernel import entitlement, files
+from supervision.kernel import entitlement, files, storable
 
 FIELD = "answer"
 FEW = 7
@@ -137,7 +137,10 @@ def validate(key: str, prompt: str, described: Mapping[str, Any], answer: Any) -
     that ``form_for`` made.
     """
     if isinstance(answer, forms.Form):
-        return _cleaned_form(key, answer, described)
+        if described.get("kind") == "form":
+            return _cleaned_form(key, answer, described)
+        answer.is_valid()  # so that the page can show what is wrong where it is wrong
+        answer = answer[FIELD].data  # judged by the question's own field, whatever form a surface made
     if described.get("kind") == "form":
         given = dict(answer) if isinstance(answer, Mapping) else {}
         uploads = {name: value for name, value in given.items() if isinstance(value, File)}
@@ -146,7 +149,7 @@ def validate(key: str, prompt: str, described: Mapping[str, Any], answer: Any) -
         return files.resolve(answer, place=f"the answer to {key}").reference
     raw = answer
     if described.get("kind") == "json" and not isinstance(answer, str):
-        raw = json.dumps(answer)
+        raw = storable.encode(answer, place=f"the answer to {key}", limit="MAX_PAYLOAD_BYTES")
     elif described.get("kind") == "yes_no" and isinstance(answer, bool):
         raw = "yes" if answer else "no"
     try:
@@ -188,14 +191,14 @@ def _cleaned_form(key: str, form: forms.Form, described: Mapping[str, Any]) -> A
             for message in messages
         ]
         raise InvalidAnswer(key, lines)
-    return form.cleaned_data if described.get("kind") == "form" else form.cleaned_data[FIELD]
+    return form.cleaned_data
 
 
 def _field(prompt: str, described: Mapping[str, Any]) -> forms.Field:
     common: dict[str, Any] = {"label": prompt, "help_text": described.get("help", "")}
     choices = [(value, label) for value, label in described.get("choices", ())]
     is_few = len(choices) <= FEW
-    searchable = {"data-supervision-search": ""}
+    searchable = {"data-supervision-search": _("Type to search")}
     match described.get("kind", "text"):
         case "choice":
             one: forms.Widget = forms.RadioSelect() if is_few else forms.Select(attrs=searchable)
@@ -216,9 +219,25 @@ def _field(prompt: str, described: Mapping[str, Any]) -> forms.Field:
         case "file":
             return forms.FileField(**common)
         case "json":
-            return forms.JSONField(**common)
+            return _JSONField(**common)
         case _:
             return forms.CharField(widget=forms.Textarea(attrs={"rows": 3}), **common)
+
+
+class _JSONField(forms.JSONField):
+    """Refuses what Python's parser gives up on, numbers of thousands of digits and deep nesting, like any bad JSON."""
+
+    def to_python(self, value: Any) -> Any:
+        try:
+            return super().to_python(value)
+        except (ValueError, RecursionError):
+            raise forms.ValidationError(self.error_messages["invalid"], "invalid", {"value": value}) from None
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        try:
+            return super().bound_data(data, initial)
+        except (ValueError, RecursionError):
+            return InvalidJSONInput(data)
 
 
 def _as_bool(value: str) -> bool:

@@ -58,6 +58,7 @@ def ask(
             payload={"reason": reason, "keys": [row.key for row in fresh]},
             wake_at=None if waiting else task.db_now,
             decisions=decisions,
+            recoveries=0 if fresh else task.recoveries,
         )
     return Requests()
 
@@ -77,12 +78,10 @@ def answer(question_id: UUID | str, value: Any, *, by: Any, via: str = "code", n
             question = Question.objects.using(settings.DATABASE).get(pk=question_id)
             _refuse_closed(question, task)
             entitlement.refuse(question, task, by)
-            if question.approvals > 1 and not votes.cast(
-                question, task, approves=cleaned, by=by, via=via, note=note
-            ):
+            if question.approvals > 1 and not votes.cast(question, task, approves=cleaned, by=by, via=via, note=note):
                 write(
                     task, event="vote_cast", bump=True, name=question.key, actor=actor_ref(by),
-                    payload={"approves": cleaned, "via": via, **({"note": note} if note else {})},
+                    payload={"approves": cleaned, "via": via, **({"note": storable.text(note)} if note else {})},
                 )  # fmt: skip
             else:
                 _store(question, task, cleaned, by=by, via=via, note=note)
@@ -129,7 +128,7 @@ def _store(question: Question, task: Task, answer: Any, *, by: Any, via: str, no
         bump=True,
         name=question.key,
         actor=question.answered_by_ref,
-        payload={"answer": answer, "via": via, **({"note": note} if note else {})},
+        payload={"answer": answer, "via": via, **({"note": storable.text(note)} if note else {})},
         wake=is_last and task.current_state == State.PARKED,
     )
 
@@ -154,7 +153,11 @@ def _row(task_id: UUID | str, each: Ask) -> Question:
     if each.expires_after is not None and each.expires_after <= timedelta(0):
         raise ValueError(f"{place} would expire before it is asked: expires_after={each.expires_after}")
     return Question(
-        task_id=task_id, key=storable.name(each.key, place="question key"), prompt=each.prompt, form=form, **each.policy()
+        task_id=task_id,
+        key=storable.name(each.key, place="question key"),
+        prompt=each.prompt,
+        form=form,
+        **each.policy(),
     )
 
 

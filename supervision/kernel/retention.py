@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from supervision.conf import settings
 from supervision.errors import Refused
+from supervision.kernel import storable
 from supervision.kernel.actors import actor_ref
 from supervision.kernel.models import ERASED, Erasure, Heartbeat, LogEntry, Question, Signal, Task, Tombstone
 from supervision.kernel.transition import committing, locked
@@ -86,7 +87,7 @@ def erase(task_id: UUID | str, *, by: Any, note: str = "") -> None:
         if not task.is_terminal:
             raise Refused("erase", task, _("it has not ended."))
         Erasure.objects.using(database).get_or_create(
-            task_id=task.pk, defaults={"actor_ref": actor_ref(by), "note": note}
+            task_id=task.pk, defaults={"actor_ref": actor_ref(by), "note": storable.text(note)}
         )
         Task.objects.using(database).filter(pk=task.pk).update(
             arguments=ERASED, locked_decisions=ERASED, result=None, failure=""

@@ -75,10 +75,11 @@ def consume_or_park(
     entry, and passed as ``deadline`` by later drives. ``wait`` names the wait in the log. Raises LeaseLost.
     """
     entry: dict[str, Any] = {"name": wait or name, "decisions": decisions}
+    settled = {"event": "signal_consumed", "recoveries": 0}
     with committing("consume"), locked(task_id, lease=lease) as task:
         signal = _next(task, name)
         if signal is not None:
-            write(task, event="signal_consumed", **entry,
+            write(task, **settled, **entry,
                   payload={"signal": str(signal.pk), "name": name, "payload": signal.payload})  # fmt: skip
             signal.consumed_in = task.log_length
             signal.save(update_fields=["consumed_in"])
@@ -90,7 +91,7 @@ def consume_or_park(
         if deadline is None and timeout is not None:
             deadline = task.db_now + timeout
         if deadline is not None and deadline <= task.db_now:
-            write(task, event="signal_consumed", **entry, payload={"signal": None, "name": name})
+            write(task, **settled, **entry, payload={"signal": None, "name": name})
             return Waited(timed_out=True)
         reason = Reason.AWAITING_SIGNAL.of(name)
         write(task, to=State.PARKED, reason=reason, event="task_parked", wake_at=deadline, **entry,

@@ -10,6 +10,8 @@ from supervision.conf import settings
 from supervision.errors import NotStorable, TooLarge
 
 _LONGEST_TEXT = 64 * 1024
+_DEEPEST = 100
+"""Levels of lists and objects: what is stored must be readable by every Python, whatever its recursion limit."""
 
 
 def encode(value: Any, *, place: str, limit: str) -> str:
@@ -28,7 +30,7 @@ def encode(value: Any, *, place: str, limit: str) -> str:
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise _refusal(value, place, str(error)) from None
-    if "\\u0000" in text or not _keys_are_text(value):
+    if "\\u0000" in text or not _is_sound(value, _DEEPEST):
         fault = _fault(value, place)
         if fault is not None:
             raise fault
@@ -66,23 +68,27 @@ def name(value: str, *, place: str, longest: int = 200) -> str:
     return value
 
 
-def _keys_are_text(value: Any) -> bool:
+def _is_sound(value: Any, levels: int) -> bool:
+    """Its keys are text, and it isn't nested too deeply."""
     if isinstance(value, dict):
-        return all(isinstance(key, str) for key in value) and all(map(_keys_are_text, value.values()))
+        return (
+            levels > 0
+            and all(isinstance(key, str) for key in value)
+            and all(_is_sound(item, levels - 1) for item in value.values())
+        )
     if isinstance(value, list | tuple):
-        return all(map(_keys_are_text, value))
+        return levels > 0 and all(_is_sound(item, levels - 1) for item in value)
     return True
 
 
 def _refusal(value: Any, place: str, why: str) -> NotStorable:
-    try:
-        return _fault(value, place) or NotStorable(place, why)
-    except RecursionError:
-        return NotStorable(place, _("it contains itself or is nested too deeply"))
+    return _fault(value, place) or NotStorable(place, why)
 
 
-def _fault(value: Any, place: str) -> NotStorable | None:
+def _fault(value: Any, place: str, levels: int = _DEEPEST) -> NotStorable | None:
     """The first thing in ``value`` that can't be stored, with its path."""
+    if levels == 0 and isinstance(value, list | tuple | dict):
+        return NotStorable(place.partition("[")[0].partition(".")[0], _("it contains itself or is nested too deeply"))
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, str):
@@ -92,12 +98,12 @@ def _fault(value: Any, place: str) -> NotStorable | None:
     if isinstance(value, float):
         return None if math.isfinite(value) else NotStorable(place, _("%(v)s is no number in JSON") % {"v": value})
     if isinstance(value, list | tuple):
-        return next(filter(None, (_fault(item, f"{place}[{at}]") for at, item in enumerate(value))), None)
+        return next(filter(None, (_fault(item, f"{place}[{at}]", levels - 1) for at, item in enumerate(value))), None)
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
                 return NotStorable(place, _("the key %(key)r isn't text") % {"key": key})
-            fault = _text_fault(key, f"{place}.{text(key)}") or _fault(item, f"{place}.{key}")
+            fault = _text_fault(key, f"{place}.{text(key)}") or _fault(item, f"{place}.{key}", levels - 1)
             if fault is not None:
                 return fault
         return None

@@ -29,8 +29,8 @@ from supervision.errors import (
     TaskNotFound,
     WrongIsolation,
 )
-from supervision.kernel import crash, storable
-from supervision.kernel.models import LogEntry, Task
+from supervision.kernel import crash, masking
+from supervision.kernel.models import Heartbeat, LogEntry, Task
 from supervision.kernel.sql import DEADLOCK, LOCK_NOT_AVAILABLE, RETRYABLE, connection, sqlstate
 from supervision.kernel.states import TERMINAL, TRANSITIONS, State
 
@@ -51,6 +51,12 @@ def refuse_open_transaction() -> None:
     blocks = connection().atomic_blocks
     if blocks and not blocks[-1]._from_testcase:
         raise InsideTransaction
+
+
+def refuse_isolation(level: str) -> None:
+    """Raises WrongIsolation unless ``level``, PostgreSQL's transaction_isolation, is READ COMMITTED."""
+    if level != "read committed":
+        raise WrongIsolation(level)
 
 
 def retried(verb: Callable[P, R]) -> Callable[P, R]:
@@ -115,22 +121,28 @@ def _lock(task_id: UUID | str, *, bounded: bool) -> None:
             )
             before = cursor.fetchone()[0]
         try:
-            cursor.execute(
-                "SELECT current_setting('transaction_isolation') FROM supervision_task WHERE id = %s FOR NO KEY UPDATE",
-                [str(task_id)],
-            )
+            cursor.execute(_LOCK, {"task_id": str(task_id)})
         except OperationalError as error:
             if bounded and sqlstate(error) in (LOCK_NOT_AVAILABLE, DEADLOCK):
                 raise Busy(task_id) from None
             raise
-        row = cursor.fetchone()
+        rows = cursor.fetchall()
         if bounded:
             # SET LOCAL would last until the end of a caller's transaction
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [before])
-    if row is None:
+    if not any(is_it for is_it, _ in rows):
         raise TaskNotFound(task_id)
-    if row[0] != "read committed":
-        raise WrongIsolation(row[0])
+    refuse_isolation(rows[0][1])
+
+
+# A child's end counts down what its parent waits for, so the parent is locked first: root before leaf, always.
+_LOCK = """
+SELECT id = %(task_id)s::uuid AS is_it, current_setting('transaction_isolation')
+  FROM supervision_task
+ WHERE id = %(task_id)s::uuid OR id = (SELECT parent_id FROM supervision_task WHERE id = %(task_id)s::uuid)
+ ORDER BY is_it
+   FOR NO KEY UPDATE
+"""
 
 
 def write(
@@ -169,6 +181,8 @@ def write(
     Task.objects.using(settings.DATABASE).filter(pk=task.pk).update(**columns)
     for column, value in columns.items():
         setattr(task, column, value)
+    if "lease" in columns:  # moved without a take: the old worker's beats must find nothing either
+        Heartbeat.objects.using(settings.DATABASE).filter(task_id=task.pk).update(lease=task.lease)
     LogEntry.objects.using(settings.DATABASE).create(
         task_id=task.pk,
         sequence_num=task.log_length,
@@ -201,7 +215,7 @@ def announce(task: Any, event: str) -> None:
         "body": task.body,
         "event": event,
         "state": str(task.current_state),
-        "reason": storable.text(task.watchdog_stop_reason),
+        "reason": masking.mask_values(task.watchdog_stop_reason, task.secrets),
         "generation": task.generation,
         "lease": task.lease,
         "sequence_num": task.log_length,

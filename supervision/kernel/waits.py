@@ -44,7 +44,8 @@ def sleep(
             )
         deadline = until if until is not None else task.db_now + (duration or timedelta(0))
         if deadline <= task.db_now:
-            write(task, event="slept", name=name, payload={"until": deadline.isoformat()}, decisions=decisions)
+            write(task, event="slept", name=name, payload={"until": deadline.isoformat()}, decisions=decisions,
+                  recoveries=0)  # fmt: skip
             return Slept(over=True)
         write(task, to=State.PARKED, reason=Reason.SLEEPING, event="task_parked", name=name, wake_at=deadline,
               payload={"reason": Reason.SLEEPING, "deadline": deadline.isoformat()}, decisions=decisions)  # fmt: skip
@@ -67,5 +68,6 @@ def continue_as_new(task_id: UUID | str, lease: int, arguments: Mapping[str, Any
             arguments=dict(arguments),
             locked_decisions={},
             replay_from=task.log_length + 1,
+            recoveries=0,
             wake_at=task.db_now,
         )

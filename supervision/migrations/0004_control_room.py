@@ -3,9 +3,10 @@
 import django.db.models.deletion
 import django.db.models.functions.comparison
 import django.db.models.functions.text
-import supervision.kernel.models
 from django.conf import settings
 from django.db import migrations, models
+
+import supervision.kernel.models
 
 
 class Migration(migrations.Migration):

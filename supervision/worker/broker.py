@@ -18,7 +18,7 @@ from django_q.conf import Conf
 from django_q.signing import SignedPackage
 
 from supervision.conf import settings
-from supervision.engines.registry import known_versions
+from supervision.engines.registry import drivable
 from supervision.kernel.due import CHANNEL, Offer, offer, seconds_until_next
 from supervision.worker import ordinary, stop
 from supervision.worker.housekeeping import Housekeeping
@@ -84,7 +84,7 @@ class Broker(DjangoQBroker):  # type: ignore[misc]  # django-q2 is untyped
         except Exception as error:
             self._trouble.met(error)
             connections.close_all()
-            stop.wait([], min(5.0, 0.1 * 2 ** min(self._trouble.count, 6)))
+            stop.wait([], min(1.0, 0.1 * 2 ** min(self._trouble.count, 6)))
             return []
         self._trouble.over()
         return messages
@@ -120,7 +120,7 @@ class Broker(DjangoQBroker):  # type: ignore[misc]  # django-q2 is untyped
         if time.monotonic() >= self._ordinary_at:
             messages += self._messages(1)
         if len(messages) < free:
-            messages += map(_packed, offer(free - len(messages), queues=self.queues, bodies=known_versions()))
+            messages += map(_packed, offer(free - len(messages), queues=self.queues, bodies=drivable()))
         if len(messages) < free:
             messages += self._messages(free - len(messages))
         return messages

@@ -128,6 +128,7 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
         for pid in workers:
             self._house.reap(pid)
         self._house.finish(self.REAP_AT_END_SECONDS)
+        self._gear.close()
 
 
 def run_stock(broker: Broker) -> int:

@@ -6,6 +6,7 @@ import logging
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -18,6 +19,7 @@ from supervision.engines.context import Context
 from supervision.engines.registry import Body
 from supervision.errors import (
     Cancelled,
+    CompensationExhausted,
     ConnectionLost,
     DriveEnded,
     Failure,
@@ -31,11 +33,12 @@ from supervision.errors import (
 )
 from supervision.kernel import ends, lease, masking, sql, storable
 from supervision.kernel.lease import Taken
-from supervision.kernel.states import Reason
+from supervision.kernel.states import Reason, State
 from supervision.worker.heart import beating
 from supervision.worker.stop import stopping
 
 logger = logging.getLogger("supervision.worker")
+_NOW = timedelta(0)
 
 
 def drive(task_id: str, task_lease: int) -> None:
@@ -65,7 +68,12 @@ def drive_one(task_id: UUID | str, task_lease: int, *, stopping: Callable[[], bo
     is_old = taken.body_version < body.version and taken.body_version not in body.compatible_with
     if is_old and not taken.requests.ending:
         change = f"{taken.body_version}->{body.version}"
-        lease.park(taken.task_id, taken.lease, Reason.VERSION_CHANGED.of(change))
+        # due all the same, for a worker that still has the old code; those like this one aren't offered it again
+        lease.park(taken.task_id, taken.lease, Reason.VERSION_CHANGED.of(change), wake_after=_NOW)
+        return True
+    if taken.body_version > body.version:
+        # it was offered as an old one, and an operator has said "go on with the new code" before it was taken
+        lease.park(taken.task_id, taken.lease, Reason.YIELDED.of("newer_version"), wake_after=_NOW)
         return True
     try:
         with beating(taken.task_id, taken.lease, thread=thread) as heart:
@@ -92,65 +100,100 @@ def _run(body: Body, taken: Taken, context: Context) -> None:
     """Runs the body and writes its end. Raises LeaseLost and ConnectionLost, and nothing else that a body can cause."""
     try:
         try:
-            result = body.engine.run(body, context)
-        except QuestionAsked as question:
-            if context.ended is not None:
-                raise
-            _ask(context, question)
+            result = _call(body, context)
+        except Cancelled:
+            _unwound(taken, context)
+        except DriveEnded:
             raise
-    except Cancelled:
-        _write(lambda: ends.end(taken.task_id, taken.lease))
+        except BaseException as error:
+            _raised(error, taken, context)
+        else:
+            _returned(result, taken, context)
     except Suspended:
         pass
-    except (LeaseLost, ConnectionLost):
+
+
+def _call(body: Body, context: Context) -> Any:
+    try:
+        return body.engine.run(body, context)
+    except QuestionAsked as question:
+        if context.ended is None:
+            _ask(context, question)
         raise
-    except BaseException as error:
-        _failed(error, taken, context)
-    else:
-        _returned(result, taken, context)
 
 
 def _returned(result: Any, taken: Taken, context: Context) -> None:
     if context.ended is not None:
         _swallowed(context.ended, taken)
     elif context.unwinding is not None:
-        _write(lambda: ends.end(taken.task_id, taken.lease))
+        _unwound(taken, context)
     else:
         try:
             _write(lambda: ends.complete(taken.task_id, taken.lease, result))
         except NotStorable as refusal:
-            _record(refusal, taken, context)
+            _raised(refusal, taken, context)
 
 
-def _failed(error: BaseException, taken: Taken, context: Context) -> None:
+def _raised(error: BaseException, taken: Taken, context: Context) -> None:
     """What a body raised is its failure, unless the database went away beneath it or the drive was over already."""
     if context.ended is not None:
         _swallowed(context.ended, taken)
         return
     if isinstance(error, DatabaseError) and sql.is_connection_lost(error) and not sql.connection().is_usable():
         raise ConnectionLost from error
-    _record(error, taken, context)
+    failed = _Failed.of(error, taken)
+    if context.unwinding is not None and taken.requests.ending != State.FAILED:
+        # the clean-up itself failed: what can be undone is undone all the same
+        _unwound(taken, context, failed.instead(Reason.UNWINDING_FAILED))
+    elif context.has_to_undo or taken.requests.ending:
+        if not taken.requests.ending:
+            _write(lambda: ends.intend(taken.task_id, taken.lease, failed.reason, failed.failure, failed.details))
+        _unwound(taken, context)
+    else:
+        _write(lambda: ends.fail(taken.task_id, taken.lease, failed.reason, failed.failure, failed.details))
 
 
-def _record(error: BaseException, taken: Taken, context: Context) -> None:
-    kind = type(error).__name__
-    secrets = masking.secrets_of(taken.arguments, taken.sensitive)
-    message = masking.mask_values(storable.text(error), secrets)
-    details = {"error": f"{kind}: {message}"}
-    if not isinstance(error, Failure | SupervisionError):
-        details["traceback"] = masking.mask_values(_traceback(error), secrets)
-    failure = message if isinstance(error, Failure | SupervisionError) else details["error"]
-    reason = _reason(error, is_unwinding=context.unwinding is not None)
-    _write(lambda: ends.fail(taken.task_id, taken.lease, reason, failure or kind, details))
+def _unwound(taken: Taken, context: Context, failed: _Failed | None = None) -> None:
+    """The body is out: undoes what is to be undone, then writes the intended end, or ``failed`` in its place."""
+    try:
+        context.undo()
+    except CompensationExhausted as exhausted:
+        failed = _Failed.of(exhausted, taken).instead(Reason.COMPENSATION_EXHAUSTED, exhausted.step)
+        failed.details.update(undone=", ".join(exhausted.undone), not_undone=", ".join(exhausted.left))
+    if failed is None:
+        _write(lambda: ends.end(taken.task_id, taken.lease))
+    else:
+        reason, failure, details = failed.reason, failed.failure, failed.details
+        _write(lambda: ends.fail(taken.task_id, taken.lease, reason, failure, details))
 
 
-def _reason(error: BaseException, *, is_unwinding: bool) -> str:
-    detail = error.step if isinstance(error, StepFailed) else type(error).__name__
-    if is_unwinding:
-        return Reason.UNWINDING_FAILED.of(detail)
-    if isinstance(error, Failure) and error.stop_reason:
-        return error.stop_reason
-    return (Reason.RETRIES_EXHAUSTED if isinstance(error, StepFailed) else Reason.BODY_FAILED).of(detail)
+@dataclass(frozen=True)
+class _Failed:
+    """A failure as it is recorded: the reason, one line for people, and the whole of it for the log."""
+
+    kind: str
+    reason: str
+    failure: str
+    details: dict[str, str]
+
+    @classmethod
+    def of(cls, error: BaseException, taken: Taken) -> _Failed:
+        kind = type(error).__name__
+        secrets = masking.secrets_of(taken.arguments, taken.sensitive)
+        message = masking.mask_values(storable.text(error), secrets)
+        details = {"error": f"{kind}: {message}"}
+        is_told = isinstance(error, SupervisionError)
+        if not is_told:
+            details["traceback"] = masking.mask_values(_traceback(error), secrets)
+        reason = Reason.BODY_FAILED.of(kind)
+        if isinstance(error, StepFailed):
+            reason = Reason.RETRIES_EXHAUSTED.of(error.step)
+        elif isinstance(error, Failure) and error.stop_reason:
+            reason = error.stop_reason
+        return cls(kind, reason, (message if is_told else details["error"]) or kind, details)
+
+    def instead(self, reason: Reason, about: str = "") -> _Failed:
+        return replace(self, reason=reason.of(about or self.kind))
 
 
 def _traceback(error: BaseException) -> str:

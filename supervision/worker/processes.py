@@ -48,6 +48,12 @@ class Equipment:
     roster: Roster
     broker: Broker
 
+    def close(self) -> None:
+        """Give this process's ends back."""
+        self.task_queue.close()
+        self.result_queue.close()
+        self.roster.close()
+
 
 def be_worker(sentinel: int, gear: Equipment, slot: int, countdown: Countdown, timeout: int | None) -> None:
     """Run packages until the stop. A SIGTERM to this process alone ends it after its current package."""

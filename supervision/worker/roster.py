@@ -30,6 +30,9 @@ class Roster:
         """The file descriptor that is readable while there is news."""
         return self._packets.fileno()
 
+    def close(self) -> None:
+        self._packets.close()
+
     def ready(self, role: Role) -> None:
         """This process is ready. The line that is logged is one that others may parse."""
         logger.info("supervision worker ready pid=%d role=%s", os.getpid(), role)

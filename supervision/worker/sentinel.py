@@ -160,10 +160,11 @@ class Sentinel(django_q_cluster.Sentinel):  # type: ignore[misc]  # django-q2 is
             )
 
     def _show_seats(self) -> None:
-        """For django-q2's statistics."""
+        """For django-q2's statistics, which want the last monitor and pusher even when they have ended."""
         self.pool = [process for seat, process in self._seated.items() if isinstance(seat, int)]
-        self.monitor: BaseProcess | None = self._seated.get(_MONITOR)
-        self.pusher: BaseProcess | None = self._seated.get(_PUSHER)
+        for seat in (_MONITOR, _PUSHER):
+            if seat in self._seated:
+                setattr(self, seat, self._seated[seat])
 
     def _end_overdue(self) -> None:
         """Kill workers whose ordinary package outran its ``timeout`` and the exception for it. Supervised ones have

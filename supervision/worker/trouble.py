@@ -25,10 +25,12 @@ class Trouble:
         if self._said_at is not None and now - self._said_at < self.REPEAT_SECONDS:
             return
         self._said_at = now
-        self._logger.error(
+        is_expected = isinstance(error, DatabaseError)
+        self._logger.log(
+            logging.WARNING if is_expected else logging.ERROR,
             _("Trouble %(doing)s (%(count)s in a row); trying again: %(error)s"),
-            {"doing": self._doing, "count": self.count, "error": f"{type(error).__name__}: {error}".strip()},
-            exc_info=None if isinstance(error, DatabaseError) else error,
+            {"doing": self._doing, "count": self.count, "error": _one_line(error)},
+            exc_info=None if is_expected else error,
         )
 
     def over(self) -> None:
@@ -36,3 +38,7 @@ class Trouble:
         if self.count:
             self._logger.warning(_("No more trouble %(doing)s."), {"doing": self._doing})
         self._said_at, self.count = None, 0
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

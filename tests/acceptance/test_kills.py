@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+from django.db import connection
 
 from supervision.kernel.models import LogEntry
 from tests.acceptance import tasks
@@ -88,3 +89,20 @@ def test_killed_group_is_recovered_by_the_next_cluster(start_cluster: StartClust
     first.wait_until_gone()
     start_cluster(supervision=supervision)
     tasks.wait_for_state(task, "completed", seconds=15)
+
+
+def test_cluster_outlasts_the_loss_of_all_its_connections(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(supervision={"LEASE_SECONDS": 3, "BEAT_SECONDS": 0.5})
+    running = [tasks.start(steps=40, seconds=0.05) for _ in range(2)]
+    for task in running:
+        tasks.wait_for_progress(task)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        assert cursor.fetchone()[0] >= 4
+    tasks.wait_for_state(tasks.start(), "completed", seconds=15)
+    for task in running:
+        tasks.wait_for_state(task, "completed", seconds=15)
+    assert cluster.stop() == 0

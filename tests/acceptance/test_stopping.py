@@ -16,6 +16,7 @@ pytestmark = pytest.mark.cluster
 @pytest.mark.parametrize("group", [False, True], ids=["main", "group"])
 def test_idle_cluster_stops_within_seconds(cluster: Cluster, signum: int, group: bool) -> None:
     assert cluster.stop(signum, group=group, seconds=3) == 0
+    assert cluster.complaints() == []
 
 
 @pytest.mark.parametrize("group", [False, True], ids=["main", "group"])
@@ -27,6 +28,7 @@ def test_running_bodies_park_at_their_next_checkpoint_and_are_due(cluster: Clust
 
     assert cluster.stop(group=group, seconds=5) == 0
 
+    assert cluster.complaints() == []
     assert [tasks.reason(task) for task in running] == ["worker_stopping"] * 2
     assert Task.objects.filter(pk__in=running, wake_at__isnull=False).count() == 2
     assert [tasks.state(task) for task in waiting] == ["pending"] * 4

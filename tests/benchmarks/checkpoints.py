@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from supervision.engines import Context, start
 from supervision.engines.bodies import body
-from supervision.kernel import due, lease
+from supervision.kernel import lease
 from supervision.worker.heart import beating
 from tests.benchmarks.floor import Floor
 from tests.benchmarks.run import Figure
@@ -17,10 +17,7 @@ def measure() -> Iterator[Figure]:
     @body("bench.checkpoints")
     def nothing(task: Context) -> None: ...
 
-    ours_task, floor_task = start("bench.checkpoints"), start("bench.checkpoints")
-    taken = {each.task_id: lease.take(each.task_id, each.lease) for each in
-             due.offer(2, queues=None, bodies={"bench.checkpoints": 1})}  # fmt: skip
-    mine = taken[ours_task.pk]
+    mine, floor_task = lease.take(start("bench.checkpoints").pk, 0), start("bench.checkpoints")
     assert mine is not None
     floor = Floor(floor_task.pk, "task_checkpointed")
     with beating(mine.task_id, mine.lease, thread=False) as heart:

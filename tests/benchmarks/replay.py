@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from supervision.engines import Context, start
 from supervision.engines.bodies import body
-from supervision.kernel import due, lease
+from supervision.kernel import lease
 from supervision.kernel.models import Task
 from supervision.worker.heart import beating
 from tests.benchmarks.run import Figure
@@ -84,4 +84,3 @@ def _to_the_next_step(task: Task, count: int) -> None:
         for _ in range(count):
             context.step("row", _work)
         context.step("next", _work)
-    assert due.offer(1, queues=None, bodies={}) == []

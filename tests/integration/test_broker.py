@@ -40,7 +40,7 @@ class Room:
 
 @pytest.fixture(autouse=True)
 def _known_body(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_module, "known_versions", lambda: {"work": 1})
+    monkeypatch.setattr(broker_module, "drivable", lambda: [("work", 1)])
 
 
 @pytest.fixture

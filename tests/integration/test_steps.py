@@ -320,12 +320,12 @@ def test_an_uncertain_step_is_settled_by_a_person(verdict: str, result: Any, cal
     # a death between intention and record: nothing after the intention is written
     import supervision.worker.drive as driving
 
-    original = driving._record
-    driving._record = lambda *a: None
+    original = driving._raised
+    driving._raised = lambda *a: None
     try:
         task = run(work)
     finally:
-        driving._record = original
+        driving._raised = original
     assert events(task)[-1] == "step_intended"
     from supervision.kernel import lease
 
@@ -336,7 +336,7 @@ def test_an_uncertain_step_is_settled_by_a_person(verdict: str, result: Any, cal
     answer(task, {"uncertain:pay:1": verdict})
     run_until_idle()
     if verdict == "happened":
-        answer(task, {"result:pay:1": "42"})
+        answer(task, {"uncertain:pay:1:result": "42"})
         run_until_idle()
     task = fresh(task)
     assert task.current_state == ("failed" if verdict == "give_up" else "completed")

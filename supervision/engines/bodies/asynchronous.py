@@ -40,13 +40,14 @@ class AsyncBodyEngine:
     keeps_steps = True
 
     def run(self, body: Body, context: Context) -> Any:
+        arguments = body.load_arguments(context.arguments)
         bridge = _Bridge()
         task = AsyncContext(context, bridge)
         outcome: Future[Any] = Future()
 
         def loop() -> None:
             try:
-                outcome.set_result(asyncio.run(body.function(task, **context.arguments)))
+                outcome.set_result(asyncio.run(body.function(task, **arguments)))
             except BaseException as error:
                 outcome.set_exception(error)
             finally:
@@ -99,7 +100,7 @@ class AsyncContext:
         self._context, self._bridge = context, bridge
         self._running = 0
         self._suspending = False
-        self._changed = asyncio.Condition()
+        self._waiting: list[asyncio.Future[None]] = []
 
     @property
     def id(self) -> UUID:
@@ -170,6 +171,8 @@ class AsyncContext:
         timeout: float | timedelta | None = None,
         atomic: bool = False,
         once: bool = False,
+        compensate: Callable[[Any], Any] | None = None,
+        compensate_retry: Retry | None = None,
         **kwargs: Any,
     ) -> Any:
         """As ``Context.step``, of an ``async def`` function or an ordinary one (which runs in a thread).
@@ -184,77 +187,84 @@ class AsyncContext:
             _refuse_coroutine(name, function)
             return await self._quietly(
                 lambda: self._context.step(name, function, *args, key=key, retry=retry, timeout=timeout, atomic=atomic,
-                                           once=once, **kwargs)
+                                           once=once, compensate=compensate,
+                                           compensate_retry=compensate_retry, **kwargs)
             )  # fmt: skip
         full = self._context.identify(name, key)
-        call = steps.describe(function, args, kwargs)
+        call = steps.describe(function, args, kwargs, compensate)
         found, result = await self._bridge.call(lambda: self._context.recorded(full, call))
-        if found is not None and found.outcome:
-            return result
-        await self._begin(full)
-        try:
+        if found is None or not found.outcome:
             work = partial(function, *args, **kwargs)
             failed = found.failed_attempts if found else 0
-            return await self._attempts(full, call, work, retry or ONCE, timeout, failed)
-        finally:
-            await self._finish()
+            result = await self._attempts(full, call, work, retry or ONCE, timeout, failed)
+        self._context.remember_to_undo(full, found, compensate, compensate_retry, result)
+        return result
 
     async def _attempts(
         self, full: str, call: dict[str, str], work: partial[Any], retry: Retry,
         timeout: float | timedelta | None, failed: int,
     ) -> Any:  # fmt: skip
         while True:
+            await self._begin(full)
             try:
                 result = await _run(full, work, timeout)
+                return await self._bridge.call(partial(self._context._completed, full, call, result))
             except Exception as error:
                 failed += 1
                 delay = await self._bridge.call(
                     partial(self._context._attempt_failed, full, call, error, failed, retry)
                 )
-                await self._finish()
-                try:
-                    await self._quietly(lambda: self._context._may_try_again(full, delay))  # noqa: B023 - awaited here
-                    await asyncio.sleep(delay)
-                finally:
-                    self._running += 1
-            else:
-                return await self._bridge.call(partial(self._context._completed, full, call, result))
+            finally:
+                self._finish()
+            await self._quietly(partial(self._context._may_try_again, full, delay))
+            await asyncio.sleep(delay)
 
     # --- one suspension at a time, and none beside a running step
+    #
+    # Counted and waited for without a lock: only the loop's thread is here, and it is left at an ``await`` alone. Every
+    # count is undone where it stands, so that a call that the author's code cancels leaves nobody waiting.
 
     async def _begin(self, full: str) -> None:
         """Waits while a suspension is being decided; ends the drive if something was requested; counts as running."""
         while True:
-            async with self._changed:
-                await self._changed.wait_for(lambda: not self._suspending)
-                self._running += 1  # before anything is awaited: no suspension is decided beside it
+            await self._until(lambda: not self._suspending)
+            self._running += 1  # before anything is awaited: no suspension is decided beside it
             must_end = True
             try:
                 must_end = await self._bridge.call(self._context._must_end)
             finally:
                 if must_end:
-                    await self._finish()
+                    self._finish()
             if not must_end:
                 return
             await self._quietly(lambda: self._context._enter(full, is_recorded=False))
 
-    async def _finish(self) -> None:
-        async with self._changed:
-            self._running -= 1
-            self._changed.notify_all()
+    def _finish(self) -> None:
+        self._running -= 1
+        self._wake()
 
     async def _quietly(self, call: Callable[[], R]) -> R:
         """Runs what may suspend, when no step is running and while none begins."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: not self._suspending)
-            self._suspending = True
-            await self._changed.wait_for(lambda: self._running == 0)
+        await self._until(lambda: not self._suspending)
+        self._suspending = True
         try:
+            await self._until(lambda: self._running == 0)
             return await self._bridge.call(call)
         finally:
-            async with self._changed:
-                self._suspending = False
-                self._changed.notify_all()
+            self._suspending = False
+            self._wake()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            await turn
+
+    def _wake(self) -> None:
+        for turn in self._waiting:
+            if not turn.done():
+                turn.set_result(None)
+        self._waiting.clear()
 
 
 async def _run(full: str, work: partial[Any], timeout: float | timedelta | None) -> Any:

@@ -28,7 +28,8 @@ class Pipeline:
     where it is written: InvalidPipeline there tells all that is wrong with it. ``on_cancel(run)`` is called when a run
     is cancelled or expires, before it ends; it may step. The other options are those of ``body``.
 
-    >>> retraining = Pipeline("retraining", initial="SUBMIT", terminal={"DONE": "completed", "FAILED": "failed"}, states={
+    >>> retraining = Pipeline("retraining", initial="SUBMIT", terminal={"DONE": "completed", "FAILED": "failed"},
+    ...                       states={
     ...     "SUBMIT": State(submit, "POLL", "FAILED", True),
     ...     "POLL": State(poll, "DONE", "POLL", False, poll_every=timedelta(minutes=3)),
     ... })

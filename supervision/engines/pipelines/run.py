@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from supervision.conf import settings
@@ -21,6 +21,8 @@ from supervision.errors import Failure, SupervisionError
 from supervision.kernel import lease as leases
 from supervision.kernel import storable
 from supervision.kernel.states import Reason
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,14 @@ class Run(Context):
         """In a step, the step's. Outside, this visit's: the same after a crash, another one for the next visit."""
         return super().idempotency_key if self._step else f"{self.id}:{self._scope.rstrip('/')}"
 
+    def step(self, name: str, function: Callable[..., R], /, *args: Any, **options: Any) -> R:
+        """As in a body, but for ``compensate``: a visit that is over isn't run again, so nothing would undo it."""
+        if options.get("compensate") is not None:
+            raise SupervisionError(
+                f"Step {name!r} has compensate=, which a pipeline can't keep: undo it in a state, or in on_cancel."
+            )
+        return super().step(name, function, *args, **options)
+
     def continue_as_new(self, **arguments: Any) -> None:
         raise SupervisionError("A pipeline has no round to close: each visit is one. Return, and go on in a state.")
 
@@ -91,7 +101,8 @@ class Run(Context):
             raise Failure(f"A run of the pipeline {table.name!r} is started by its start(), and in no other way.")
         if row.run_id != self.id:
             params = storable.encode(self.arguments, place="params", limit="MAX_DECISIONS_BYTES")
-            self._write("run_started", table.initial, "{}", moves.begin(table, row.subject, table.initial, params))
+            begun = moves.begin(table, row.subject, table.initial, params)
+            self._write("run_started", table.initial, "{}", branches=begun)
             row = self._standing()
         self._pointer_id, self._state = row.pointer_id, row.state
         self._counts, self._forgiven, self._params = row.counts, row.forgiven, row.params
@@ -121,7 +132,7 @@ class Run(Context):
                 leases.park(self.id, self._taken.lease, reason, wake_after=move.wait, name=left, payload=payload,
                             decisions=self._changed(), branches=branches)  # fmt: skip
             raise self._end(Yielded(reason))
-        self._write("state_visited", left, json.dumps(payload), branches)
+        self._write("state_visited", left, json.dumps(payload), branches=branches)
         self._state, self._counts = move.target, counts
         self._params.update(outcome.params)
         self._begin_visit(after=None)

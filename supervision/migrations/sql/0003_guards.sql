@@ -52,6 +52,18 @@ END $$;
 CREATE TRIGGER supervision_logentry_no_truncate BEFORE TRUNCATE ON supervision_logentry
     FOR EACH STATEMENT EXECUTE FUNCTION supervision_refuse_truncate_v1();
 
+-- row triggers don't see a TRUNCATE, and the log has no foreign key that would hold its tasks
+CREATE TRIGGER supervision_task_no_truncate BEFORE TRUNCATE ON supervision_task
+    FOR EACH STATEMENT EXECUTE FUNCTION supervision_refuse_truncate_v1();
+CREATE TRIGGER supervision_question_no_truncate BEFORE TRUNCATE ON supervision_question
+    FOR EACH STATEMENT EXECUTE FUNCTION supervision_refuse_truncate_v1();
+CREATE TRIGGER supervision_signal_no_truncate BEFORE TRUNCATE ON supervision_signal
+    FOR EACH STATEMENT EXECUTE FUNCTION supervision_refuse_truncate_v1();
+CREATE TRIGGER supervision_tombstone_no_truncate BEFORE TRUNCATE ON supervision_tombstone
+    FOR EACH STATEMENT EXECUTE FUNCTION supervision_refuse_truncate_v1();
+CREATE TRIGGER supervision_erasure_no_truncate BEFORE TRUNCATE ON supervision_erasure
+    FOR EACH STATEMENT EXECUTE FUNCTION supervision_refuse_truncate_v1();
+
 -- ------------------------------------------------------------------------------------------------- terminal tasks
 CREATE FUNCTION supervision_refuse_terminal_change_v1() RETURNS trigger
 LANGUAGE plpgsql AS $$
@@ -63,10 +75,19 @@ BEGIN
         after_owner.owner_id := OLD.owner_id;
     END IF;
     IF EXISTS (SELECT 1 FROM supervision_erasure e WHERE e.task_id = OLD.id) THEN
-        after_owner.arguments := OLD.arguments;
-        after_owner.result := OLD.result;
-        after_owner.locked_decisions := OLD.locked_decisions;
-        after_owner.failure := OLD.failure;
+        -- by the marker, or by nothing at all
+        IF NEW.arguments = '{"erased": true}'::jsonb THEN
+            after_owner.arguments := OLD.arguments;
+        END IF;
+        IF NEW.locked_decisions = '{"erased": true}'::jsonb THEN
+            after_owner.locked_decisions := OLD.locked_decisions;
+        END IF;
+        IF NEW.result IS NULL THEN
+            after_owner.result := OLD.result;
+        END IF;
+        IF NEW.failure = '' THEN
+            after_owner.failure := OLD.failure;
+        END IF;
     END IF;
     -- deleting a content type takes the link to the subject; its text stays
     IF NEW.subject_type_id IS NULL THEN

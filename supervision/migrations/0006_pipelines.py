@@ -5,12 +5,12 @@ from pathlib import Path
 import django.db.models.deletion
 from django.db import migrations, models
 
-SQL = Path(__file__).parent / "sql" / "0005_pipelines.sql"
+SQL = Path(__file__).parent / "sql" / "0006_pipelines.sql"
 
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("supervision", "0004_control_room"),
+        ("supervision", "0005_operations"),
     ]
 
     operations = [

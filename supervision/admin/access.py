@@ -1,0 +1,77 @@
+"""Who may see and do what in the control room. One place; every view, action, list, count and link asks here.
+
+A permission counts when the user has it for the model or, with a backend that knows single objects, for the task.
+``SUPERVISION["VISIBLE_TASKS"]`` names a function ``(user, tasks) -> tasks`` that narrows what each person sees at all,
+for hosts with several tenants: what it leaves out does not exist for them, on any page and by any verb.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404
+from django.utils.module_loading import import_string
+from django.utils.translation import gettext as _
+
+from supervision.conf import settings
+from supervision.kernel import entitlement
+from supervision.kernel.models import Question, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+
+    from supervision.kernel.models import TaskQuerySet
+
+    User = AbstractBaseUser | AnonymousUser | Any
+
+
+def may(user: User, codename: str, task: Task | None = None) -> bool:
+    """Whether the user has ``supervision.<codename>``, for all tasks or for this one."""
+    permission = f"supervision.{codename}"
+    if not user.is_active:
+        return False
+    return bool(user.has_perm(permission) or (task is not None and user.has_perm(permission, task)))
+
+
+def visible_tasks(user: User) -> TaskQuerySet:
+    """The tasks that exist for this user, whatever they may do with them."""
+    tasks = Task.objects.using(settings.DATABASE).all()
+    narrow = _narrowing(settings.VISIBLE_TASKS)
+    return tasks if narrow is None else narrow(user, tasks)
+
+
+def task_or_refuse(user: User, task_id: UUID | str, codename: str = "view_task") -> Task:
+    """The visible task, read with the database's clock, if the user may.
+
+    PermissionDenied for people who may no such thing at all, Http404 else: whether a task that they may not see exists
+    is not told by the status, nor by the number of queries.
+    """
+    tasks = visible_tasks(user).with_clock().select_related("heartbeat", "owner", "subject_type", "parent")
+    task = tasks.filter(pk=task_id).first()
+    if task is not None and may(user, "view_task", task) and may(user, codename, task):
+        return task
+    if not may(user, "view_task") or not may(user, codename):
+        raise PermissionDenied
+    raise Http404(_("There is no such task."))
+
+
+def visible_questions(user: User) -> QuerySet[Question]:
+    """Questions of visible tasks that the user may look at: all with the permission to view, else what they may
+    answer."""
+    questions = Question.objects.using(settings.DATABASE).all()
+    if settings.VISIBLE_TASKS:
+        questions = questions.filter(task__in=visible_tasks(user))
+    if may(user, "view_question") or may(user, "view_task"):
+        return questions
+    return entitlement.answerable(questions, user)
+
+
+@lru_cache(maxsize=8)
+def _narrowing(path: str) -> Callable[[Any, Any], Any] | None:
+    return import_string(path) if path else None

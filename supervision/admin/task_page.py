@@ -1,0 +1,170 @@
+"""A task's page: what is it doing, since when, what does it wait for and for whom, what happens next and when.
+
+The page and its live fragment are one template, so what refreshes looks like what was loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
+from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
+from django.utils.translation import gettext as _
+
+from supervision import wording
+from supervision.admin import downloads
+from supervision.admin.access import may, visible_tasks
+from supervision.admin.columns import beat_of, body_label, held_by, is_beating, owner_name, subject_link
+from supervision.admin.question_block import blocks_of
+from supervision.admin.texts import Excerpt, excerpt
+from supervision.admin.verbs import VERBS
+from supervision.kernel import holds, log, masking
+from supervision.kernel.models import LogEntry, Question, Task
+from supervision.kernel.states import State
+from supervision.signs import sign
+
+if TYPE_CHECKING:
+    from supervision.admin.tasks import TaskAdmin
+
+_RELATIVES = 20
+_VARYING = re.compile(r'(<time\b[^>]*>)[^<]*|(name="csrfmiddlewaretoken" value=")[^"]*')
+
+
+def page(model_admin: TaskAdmin, request: HttpRequest, task: Task) -> HttpResponse:
+    """The whole page."""
+    context = {
+        **model_admin.admin_site.each_context(request),
+        "title": body_label(task.body),
+        "subtitle": str(task.pk)[-12:],
+        "opts": model_admin.opts,
+        "media": model_admin.media,
+        **describe(model_admin, request, task),
+    }
+    return TemplateResponse(request, "supervision/admin/task.html", context)
+
+
+def live(model_admin: TaskAdmin, request: HttpRequest, task: Task) -> HttpResponse:
+    """The page's regions alone; 304 when nothing that can be read on them has changed."""
+    html = render_to_string("supervision/admin/task_regions.html", describe(model_admin, request, task), request)
+    return fragment(request, html)
+
+
+def fragment(request: HttpRequest, html: str) -> HttpResponse:
+    """HTML with a tag of what can be read in it: spoken times and tokens, which differ each time, don't count."""
+    digest = hashlib.sha256(_VARYING.sub(r"\1\2", html).encode()).hexdigest()[:32]
+    tag = f'"{digest}"'
+    if request.headers.get("If-None-Match") == tag:
+        response: HttpResponse = HttpResponseNotModified()
+    else:
+        response = HttpResponse(html)
+    response["ETag"] = tag
+    response["Cache-Control"] = "private, no-cache"
+    return response
+
+
+def describe(model_admin: TaskAdmin, request: HttpRequest, task: Task) -> dict[str, Any]:
+    """All that the page shows, secrets masked."""
+    questions = list(Question.objects.filter(task=task).prefetch_related("votes"))
+    pending = [question for question in questions if question.status == Question.Status.PENDING]
+    hold = held_by(task, holds.standing())
+    before = request.GET.get("before", "")
+    entries = log.page(task.pk, before=int(before) if before.isdecimal() and len(before) < 19 else None)
+    secrets = task.secrets
+    return {
+        "task": task,
+        "sign": sign(wording.situation(task)),
+        "reason": masking.mask_values(wording.reason(task.watchdog_stop_reason), secrets),
+        "subject": subject_link(task, request, model_admin.admin_site),
+        "owner": owner_name(task),
+        "body_label": body_label(task.body),
+        "next": wording.next_step(task, pending=len(pending), held_by=hold, is_beating=is_beating(task)),
+        "hold": hold,
+        "beat": beat_of(task),
+        "is_beating": is_beating(task),
+        "waits": _waits(task, pending, secrets),
+        "deadline": min([each for each in [task.expires_at, *(q.expires_at for q in pending)] if each], default=None),
+        "verbs": _verbs(request, task),
+        "questions": blocks_of(request, task, questions),
+        "log": entries,
+        "entries": _folded([_entry(entry) for entry in entries.entries]),
+        "is_newest": not before,
+        "failure": excerpt(masking.mask_values(task.failure, secrets)),
+        "result": _excerpt(task.result, secrets) if task.current_state == State.COMPLETED else None,
+        "decisions": _excerpt(task.locked_decisions, secrets) if task.locked_decisions else None,
+        "arguments": _excerpt(task.masked_arguments, secrets) if task.arguments else None,
+        "files": downloads.files_of(task),
+        **_family(request, task),
+    }
+
+
+def _excerpt(value: Any, secrets: list[str]) -> Excerpt:
+    return excerpt(masking.mask_values(value, secrets))
+
+
+def _verbs(request: HttpRequest, task: Task) -> list[Any]:
+    return [verb for verb in VERBS.values() if verb.is_possible(task) and may(request.user, verb.codename, task)]
+
+
+def _waits(task: Task, pending: list[Question], secrets: list[str]) -> str:
+    """What it waits for, in a few words; for whom is beside each question."""
+    if task.current_state == State.RUNNING:
+        return ""
+    if len(pending) == 1:
+        return _("an answer: %(prompt)s") % {"prompt": masking.mask_values(pending[0].prompt, secrets)}
+    if pending:
+        return _("%(n)s answers") % {"n": len(pending)}
+    return ""
+
+
+def _entry(entry: LogEntry) -> dict[str, Any]:
+    """One line of the log: the message or the reason in the open, the rest to be unfolded."""
+    payload = dict(entry.payload) if isinstance(entry.payload, dict) else {"payload": entry.payload}
+    message = str(payload.pop("message", "") or "")
+    if not message and isinstance(payload.get("reason"), str):
+        message = wording.reason(payload.pop("reason"))
+    shown, note = excerpt(message, 2000), excerpt(str(payload.pop("note", "") or ""), 2000)
+    details = excerpt(payload, 3000) if any(value not in ({}, None, "", []) for value in payload.values()) else None
+    return {
+        "entry": entry,
+        "number": str(entry.sequence_num),
+        "times": 1,
+        "event": wording.event(entry.event),
+        "message": shown,
+        "note": note,
+        "details": details,
+        "is_cut": shown.is_cut or note.is_cut or (details is not None and details.is_cut),
+        "is_grave": entry.event in ("task_failed", "step_failed", "task_expired"),
+    }
+
+
+def _folded(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Runs of lines that say nothing but the same word become one, with the numbers that it stands for."""
+    folded: list[dict[str, Any]] = []
+    for line in lines:
+        last = folded[-1] if folded else None
+        is_bare = not (line["message"] or line["note"] or line["details"] or line["entry"].name)
+        if last is not None and is_bare and last.get("bare") == line["entry"].event:
+            first = last["number"].partition("–")[0]
+            folded[-1] = {**line, "bare": last["bare"], "times": last["times"] + 1, "number": f"{first}–{line['number']}"}
+        else:
+            folded.append({**line, "bare": line["entry"].event if is_bare and not line["entry"].actor_ref else None})
+    return folded
+
+
+def _family(request: HttpRequest, task: Task) -> dict[str, Any]:
+    """Parent, children and forks, as far as this person sees them."""
+    tasks = visible_tasks(request.user).with_clock().defer("arguments", "locked_decisions", "result")
+    children = list(tasks.filter(parent_id=task.pk).select_related("heartbeat").order_by("pk")[: _RELATIVES + 1])
+    known = {task.forked_from, task.parent_id} - {None}
+    forks = tasks.filter(root_id=task.root_id or task.pk).exclude(pk=task.pk).order_by("pk")[:_RELATIVES]
+    above = {each.pk: each for each in tasks.filter(pk__in=known)} if known else {}
+    return {
+        "parent": above.get(task.parent_id),
+        "forked_from": above.get(task.forked_from),
+        "children": children[:_RELATIVES],
+        "has_more_children": len(children) > _RELATIVES,
+        "forks": [each for each in forks if each.pk not in known],
+    }

@@ -1,0 +1,168 @@
+"""Children in an author's code: start, wait, run, map. A start is recorded once; a redrive finds the same children."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from supervision.engines import registry
+from supervision.engines.replay import Replay
+from supervision.errors import AwaitingChildren, ChildFailed, SupervisionError
+from supervision.kernel import children
+from supervision.kernel.children import Outcome
+from supervision.kernel.lease import Taken
+
+
+@dataclass(frozen=True)
+class Children:
+    """What ``start_children`` and ``start_child`` hand out: which children, to be waited for."""
+
+    name: str
+    count: int
+
+    @property
+    def steps(self) -> list[str]:
+        return children.steps_of(self.name, self.count)
+
+
+class Family:
+    """The part of ``Context`` that has children. Mixed into it; see there for what it stands on."""
+
+    _taken: Taken
+    _replay: Replay
+    _kernel: Any
+    _changed: Any
+    _refuse: Any
+    _end: Any
+    _enter: Callable[..., None]
+    _go_on: Callable[[], None]
+    identify: Callable[[str, object | None], str]
+
+    def start_child(
+        self, body: str, arguments: Mapping[str, Any] | None = None, *, key: object | None = None, **options: Any
+    ) -> Children:
+        """Starts a task of ``body`` as a child, once, and goes on. ``options``: ``queue``, ``priority``,
+        ``expires_after``. It has the parent's owner, and doesn't outlive the parent's end."""
+        return self.start_children(body, [arguments or {}], key=key, **options)
+
+    def start_children(
+        self,
+        body: str,
+        arguments: Sequence[Mapping[str, Any]],
+        *,
+        key: object | None = None,
+        queue: str = "",
+        priority: int | None = None,
+        expires_after: timedelta | None = None,
+    ) -> Children:
+        """Starts a child for each of ``arguments``, all in one lease-checked transaction, once."""
+        self._go_on()
+        full = self.identify(f"child:{body}", key)
+        return self._start(full, body, arguments, queue=queue, priority=priority, expires_after=expires_after)
+
+    def _start(
+        self,
+        full: str,
+        body: str,
+        arguments: Sequence[Mapping[str, Any]],
+        *,
+        queue: str = "",
+        priority: int | None = None,
+        expires_after: timedelta | None = None,
+    ) -> Children:
+        found = self._replay.get(full)
+        if found is not None and found.outcome:
+            self._enter(full, is_recorded=True)
+            return Children(full, self._replay.payload(found.number)["count"])
+        self._enter(full, is_recorded=False)
+        known = registry.get(body)
+        checked = [known.check_arguments(each) for each in arguments]
+        with self._kernel():
+            requests = children.start(
+                self._taken.task_id, self._taken.lease, full, known.name, checked, payload={"body": known.name},
+                decisions=self._changed(), body_version=known.version, queue=queue or known.queue,
+                priority=known.priority if priority is None else priority, sensitive=known.sensitive,
+                expires_after=expires_after or known.expires_after,
+            )  # fmt: skip
+        self._refuse(requests, full)
+        return Children(full, len(arguments))
+
+    def wait_for(self, started: Children | Sequence[Children]) -> list[Outcome]:
+        """How the children ended, in the order they were given; parks until the last of them has. What a failed child
+        means is the body's to decide."""
+        self._go_on()
+        groups = [started] if isinstance(started, Children) else list(started)
+        steps = [step for group in groups for step in group.steps]
+        if not steps:
+            return []
+        outcomes = self._ended(groups[0].name, steps=steps)
+        by_step = {outcome.step: outcome for outcome in outcomes}
+        return [by_step[step] for step in steps]
+
+    def run_child(
+        self, body: str, arguments: Mapping[str, Any] | None = None, *, key: object | None = None, **options: Any
+    ) -> Any:
+        """The result of a child, started once and waited for. Raises ChildFailed if it didn't complete."""
+        return _results(self.wait_for(self.start_child(body, arguments, key=key, **options)))[0]
+
+    def map(
+        self,
+        body: str,
+        arguments: Sequence[Mapping[str, Any]],
+        *,
+        at_most: int | None = None,
+        key: object | None = None,
+        **options: Any,
+    ) -> list[Any]:
+        """The results of a child for each of ``arguments``, in order; at most ``at_most`` live at a time.
+
+        With a bound the children are started in batches: the parent is woken when half of a batch has ended, so it is
+        driven a few times for each ``at_most`` children, not once for each. Raises ChildFailed when all have ended and
+        some did not complete.
+        """
+        if at_most is not None and at_most < 1:
+            raise SupervisionError(f"at_most must be at least 1, not {at_most}.")
+        self._go_on()
+        full = self.identify(f"map:{body}", key)
+        prefix = f"{full}~"
+        allowed = len(arguments) if at_most is None else at_most
+        refill = max(1, allowed - allowed // 2)
+        begun = 0
+        while begun < len(arguments):
+            size = allowed if begun == 0 else refill
+            if begun:
+                self._ended(full, prefix=prefix, still=allowed - refill, upto=begun)
+            self._start(f"{prefix}{begun:06d}", body, arguments[begun : begun + size], **options)
+            begun += size
+        return _results(self._ended(full, prefix=prefix)) if arguments else []
+
+    def _ended(
+        self, name: str, *, steps: Sequence[str] = (), prefix: str = "", still: int = 0, upto: int | None = None
+    ) -> list[Outcome]:
+        """The outcomes, once no more than ``still`` live. ``upto``: a later batch that was started proves the wait."""
+        if upto is not None and self._replay.get(f"{prefix}{upto:06d}") is not None:
+            return []
+        with self._kernel():
+            outcomes = children.outcomes(self._taken.task_id, steps=steps, prefix=prefix)
+        if sum(outcome.is_live for outcome in outcomes) <= still:
+            return outcomes
+        self._enter(name, is_recorded=False)
+        with self._kernel():
+            waited = children.wait(
+                self._taken.task_id, self._taken.lease, name, steps=steps, prefix=prefix, still=still,
+                decisions=self._changed(),
+            )  # fmt: skip
+        self._refuse(waited.requests, name)
+        if not waited.over:
+            raise self._end(AwaitingChildren())
+        with self._kernel():
+            return children.outcomes(self._taken.task_id, steps=steps, prefix=prefix)
+
+
+def _results(outcomes: list[Outcome]) -> list[Any]:
+    failed = [outcome for outcome in outcomes if not outcome.is_completed]
+    if failed:
+        raise ChildFailed(failed)
+    return [outcome.result for outcome in outcomes]

@@ -1,0 +1,75 @@
+"""What the control room's templates say of tasks: signs, words, moments."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django import template
+
+from supervision import signs, wording
+
+register = template.Library()
+
+
+@register.simple_tag
+def sign_of(task: Any) -> Any:
+    """The task's situation as a pill."""
+    return signs.sign(wording.situation(task))
+
+
+@register.simple_tag
+def shape(name: str) -> Any:
+    """A bare shape, beside a word."""
+    return signs.shape(name)
+
+
+@register.filter
+def reason_words(raw: str) -> str:
+    """A stop reason in words."""
+    return wording.reason(raw) if raw else ""
+
+
+# The rest is the admin's. Imported when used: a host without django.contrib.admin loads this library, too.
+
+
+@register.simple_tag
+def moment(at: datetime | None, now: datetime) -> Any:
+    """A time as people say it, exact on hover."""
+    from supervision.admin import columns  # noqa: PLC0415
+
+    return columns.moment(at, now)
+
+
+@register.simple_tag
+def progress(task: Any) -> Any:
+    """The progress bar."""
+    from supervision.admin import columns  # noqa: PLC0415
+
+    return columns.progress_bar(task)
+
+
+@register.simple_tag
+def counted(changelist: Any) -> str:
+    """``1,204 tasks`` or ``10,000+ tasks``."""
+    from supervision.admin.paging import shown_count  # noqa: PLC0415
+
+    options = changelist.opts
+    noun = options.verbose_name if changelist.result_count == 1 else options.verbose_name_plural
+    return f"{shown_count(changelist.result_count)} {noun}"
+
+
+@register.inclusion_tag("supervision/admin/holds_banner.html")
+def holds_banner() -> dict[str, Any]:
+    """What is on hold, wherever tasks are listed."""
+    from supervision.kernel import holds  # noqa: PLC0415
+
+    return {"holds": list(holds.standing().values())}
+
+
+@register.inclusion_tag("supervision/admin/dashboard.html", takes_context=True)
+def supervision_dashboard(context: dict[str, Any]) -> dict[str, Any]:
+    """The state of everything, on the app's index."""
+    from supervision.admin import dashboard  # noqa: PLC0415
+
+    return dashboard.describe(context["request"])
