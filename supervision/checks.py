@@ -31,7 +31,6 @@ TRIGGERS = frozenset(
         "supervision_visit_no_update",
         "supervision_visit_no_delete",
         "supervision_visit_no_truncate",
-        "supervision_tombstone_visits",
     }
 )
 

@@ -15,7 +15,7 @@ from supervision.kernel import sql
 class Branch:
     """One INSERT or UPDATE of an engine's own table, as a common table expression called ``name``.
 
-    ``sql`` must take its rows from ``task`` (id, log_length of the new entry, lease): where the guarded update of the
+    ``sql`` must take its rows from ``task`` (id, log_length of the new entry, lease, now): where the guarded update of the
     task wrote nothing, the branch writes nothing. ``parameters`` join those of the statement, so give them a prefix.
     """
 
@@ -26,7 +26,7 @@ class Branch:
 
 def spliced(branches: Sequence[Branch]) -> str:
     """The branches as further expressions of a WITH that has ``task``."""
-    return "".join(f", {branch.name} AS ({branch.sql})" for branch in branches)
+    return "".join(f", {branch.name} AS ({branch.sql})" for branch in branches) + "\n"
 
 
 def parameters(branches: Sequence[Branch]) -> dict[str, Any]:
@@ -36,7 +36,11 @@ def parameters(branches: Sequence[Branch]) -> dict[str, Any]:
 def run(task_id: UUID | str, branches: Sequence[Branch]) -> None:
     """The branches in the caller's transaction, which has locked the task and written its entry."""
     if branches:
-        sql.run(_TASK + spliced(branches) + " SELECT id FROM task", {"task_id": str(task_id), **parameters(branches)})
+        statement = _TASK + spliced(branches) + "SELECT id FROM task"  # noqa: S608 - constants
+        sql.run(statement, {"task_id": str(task_id), **parameters(branches)})
 
 
-_TASK = "WITH task AS (SELECT id, log_length, lease FROM supervision_task WHERE id = %(task_id)s::uuid)"
+_TASK = """
+WITH task AS (
+    SELECT id, log_length, lease, supervision_now_v1() AS now FROM supervision_task WHERE id = %(task_id)s::uuid
+)"""

@@ -168,7 +168,7 @@ WITH task AS (
            locked_decisions = COALESCE(%(decisions)s::jsonb, locked_decisions)
      WHERE id = %(task_id)s::uuid AND lease = %(lease)s AND current_state = 'running'
     RETURNING id, log_length, lease, pause_requested_at IS NOT NULL AS pause, ending, ending_reason,
-              COALESCE(expires_at <= supervision_now_v1(), false) AS is_overdue
+              COALESCE(expires_at <= supervision_now_v1(), false) AS is_overdue, supervision_now_v1() AS now
 ), entry AS (
     INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
     SELECT id, log_length, %(event)s, %(name)s, %(payload)s::jsonb, lease, '' FROM task

@@ -37,7 +37,8 @@ def run(query: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         wrapper.ensure_connection()
         with psycopg.Cursor(wrapper.connection) as cursor:
             cursor.execute(query, parameters, prepare=True)
-            return cursor.fetchall() if cursor.description else []
+            # not ``description``, which makes an object of each column
+            return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
 
 
 def sqlstate(error: BaseException) -> str | None:

@@ -39,7 +39,10 @@ class Migration(migrations.Migration):
                         db_default=models.Func(function="supervision_now_v1", output_field=models.DateTimeField())
                     ),
                 ),
+                ("left_entered_at", models.DateTimeField(null=True)),
                 ("entered_in", models.BigIntegerField(default=0)),
+                ("visit_count", models.BigIntegerField(default=0, verbose_name="visits")),
+                ("run_from", models.BigIntegerField(default=0)),
                 (
                     "run",
                     models.ForeignKey(
@@ -65,8 +68,14 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Visit",
             fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("sequence_num", models.BigIntegerField(null=True)),
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "pointer_id", "sequence_num", blank=True, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("sequence_num", models.BigIntegerField(verbose_name="number")),
+                ("logged_in", models.BigIntegerField(null=True)),
                 ("state", models.CharField(max_length=150, verbose_name="state")),
                 ("number", models.PositiveIntegerField(verbose_name="visit")),
                 ("outcome", models.CharField(max_length=100, verbose_name="outcome")),
@@ -99,7 +108,7 @@ class Migration(migrations.Migration):
                         db_constraint=False,
                         db_index=False,
                         on_delete=django.db.models.deletion.PROTECT,
-                        related_name="visits",
+                        related_name="+",
                         to="supervision.task",
                     ),
                 ),
@@ -108,25 +117,13 @@ class Migration(migrations.Migration):
                 "verbose_name": "visit",
                 "verbose_name_plural": "visits",
                 "db_table": "supervision_visit",
-                "ordering": ("-id",),
-                "default_permissions": ("view",),
+                "ordering": ("pointer", "sequence_num"),
+                "default_permissions": (),
             },
-        ),
-        migrations.AddIndex(
-            model_name="pointer",
-            index=models.Index(fields=["pipeline", "state"], name="supervision_pointer_state"),
         ),
         migrations.AddConstraint(
             model_name="pointer",
             constraint=models.UniqueConstraint(fields=("pipeline", "subject"), name="supervision_pointer_one"),
-        ),
-        migrations.AddIndex(
-            model_name="visit",
-            index=models.Index(fields=["pointer", "id"], name="supervision_visit_pointer"),
-        ),
-        migrations.AddConstraint(
-            model_name="visit",
-            constraint=models.UniqueConstraint(fields=("run", "sequence_num"), name="supervision_visit_entry"),
         ),
         migrations.RunSQL(
             SQL.read_text(encoding="utf-8"),
@@ -134,7 +131,6 @@ class Migration(migrations.Migration):
             DROP FUNCTION supervision_refuse_visit_update_v1() CASCADE;
             DROP FUNCTION supervision_refuse_visit_delete_v1() CASCADE;
             DROP FUNCTION supervision_refuse_visit_truncate_v1() CASCADE;
-            DROP FUNCTION supervision_pruned_visits_v1() CASCADE;
             """,
         ),
     ]

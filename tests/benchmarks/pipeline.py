@@ -47,4 +47,3 @@ def measure() -> Iterator[Figure]:
     floor.close()
     yield Figure("pipeline", "transitions", round(rate, 1), "1/s", round(ratio, 3), "floor")
     yield Figure("pipeline", "floor", round(floor_rate, 1), "1/s")
-

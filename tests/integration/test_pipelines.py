@@ -54,7 +54,7 @@ def fresh(task: Task) -> Task:
 
 
 def visits(task: Task) -> list[tuple[str, int, str, str]]:
-    rows = Visit.objects.filter(run=task).order_by("id")
+    rows = Visit.objects.filter(run=task).order_by("sequence_num")
     return list(rows.values_list("state", "number", "outcome", "next_state"))
 
 
@@ -168,7 +168,11 @@ def test_a_state_that_waits_looks_at_once_then_yields_for_its_poll_interval() ->
             run_until_idle()
     assert end(task) == ("completed", "")
     assert [row[:2] for row in visits(task)] == [("POLL", 1), ("POLL", 2), ("POLL", 3)]
-    assert list(Visit.objects.filter(run=task).order_by("id").values_list("yielded", flat=True)) == [True, True, False]
+    assert list(Visit.objects.filter(run=task).order_by("sequence_num").values_list("yielded", flat=True)) == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_state_that_is_not_ready_yields_without_running_its_transition() -> None:
@@ -413,8 +417,8 @@ def test_a_retry_is_a_new_run_from_the_start() -> None:
 def test_runs_are_spread_over_the_time() -> None:
     work = pipeline({"A": State(scripted(None), "DONE", "DONE", True)})
     tasks = work.start_all([f"c{n}" for n in range(4)], spread_over=timedelta(hours=4))
-    starts = [task.wake_at - tasks[0].wake_at for task in tasks]  # type: ignore[operator]
-    assert starts == [timedelta(hours=n) for n in range(4)]
+    starts = [task.wake_at for task in tasks if task.wake_at is not None]
+    assert [at - starts[0] for at in starts] == [timedelta(hours=n) for n in range(4)]
     assert run_until_idle() == 1
 
 
@@ -470,4 +474,6 @@ def test_questions_are_not_asked_twice_and_every_log_has_its_visit() -> None:
     run_until_idle()
     assert Question.objects.filter(task=task).count() == 2
     numbers = LogEntry.objects.filter(task=task, event="state_visited").values_list("sequence_num", flat=True)
-    assert list(numbers) == list(Visit.objects.filter(run=task).order_by("id").values_list("sequence_num", flat=True))
+    written = Visit.objects.filter(run=task).order_by("sequence_num").values_list("logged_in", flat=True)
+    assert list(numbers) == list(written)
+    assert pointer(task).visit_count == Visit.objects.count() == 2

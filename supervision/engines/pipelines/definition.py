@@ -156,9 +156,8 @@ def _state_faults(name: str, state: Any, table: Table) -> Iterator[str]:
     if not isinstance(state, State):
         yield f"it must be a State, not {type(state).__name__}"
         return
-    for role, function in (("transition", state.transition), ("ready", state.ready)):
-        if function is None and role == "ready":
-            continue
+    functions: dict[str, Any] = {"transition": state.transition, **({"ready": state.ready} if state.ready else {})}
+    for role, function in functions.items():
         if not callable(function):
             yield f"its {role} isn't callable: {function!r}"
         elif inspect.iscoroutinefunction(function):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Self
+from typing import Self
 
 from django.db import models
-from django.db.models import Index, UniqueConstraint
+from django.db.models import UniqueConstraint
 from django.utils.translation import gettext_lazy as _
 
 from supervision.kernel.clock import Now
@@ -58,11 +58,17 @@ class Pointer(models.Model):
     params = models.JSONField(_("params"), default=dict)
     """What the transitions of this run have handed on so far."""
     previous = models.JSONField(null=True)
-    """The run before this one: ``run``, ``state``, ``end``, ``reason``, ``params``."""
+    """The run before this one: ``run``, ``state``, ``end``, ``reason``, ``params``, ``visits`` (after, up to)."""
     entered_at = models.DateTimeField(db_default=database_now())
     """When the visit that isn't over began, or will begin."""
+    left_entered_at = models.DateTimeField(null=True)
+    """When the last visit that is over began: an UPDATE hands on no old values before PostgreSQL 18."""
     entered_in = models.BigIntegerField(default=0)
     """The number of the log entry that began it: what is recorded after it belongs to this visit."""
+    visit_count = models.BigIntegerField(_("visits"), default=0)
+    """The number of the subject's newest visit, of all its runs."""
+    run_from = models.BigIntegerField(default=0)
+    """Visits of the current run have higher numbers."""
 
     objects = PointerQuerySet.as_manager()
 
@@ -74,8 +80,7 @@ class Pointer(models.Model):
         default_permissions = ("view",)
         permissions = (("repoint_pointer", _("Can re-point pipelines")),)
         constraints = (UniqueConstraint(fields=("pipeline", "subject"), name="supervision_pointer_one"),)
-        # Only states are indexed beside the keys: a yield, which leaves the state, stays a HOT update.
-        indexes = (Index(fields=("pipeline", "state"), name="supervision_pointer_state"),)
+        # No index on what a move writes: the row is updated as often as its task's, and stays as hot (HOT).
 
     def __str__(self) -> str:
         return f"{self.pipeline} {self.subject}"
@@ -87,16 +92,18 @@ class Pointer(models.Model):
 
 
 class Visit(models.Model):
-    """One visit of a state, written at its exit. Append-only by trigger, like the log."""
+    """One visit of a state, written at its exit. Append-only by trigger, like the log; numbered without gaps for each
+    subject."""
 
-    id = models.BigAutoField(primary_key=True)
+    pk = models.CompositePrimaryKey("pointer_id", "sequence_num")
     # No constraints of the database, for the log's reason: written by statements that hold both rows.
     pointer = models.ForeignKey(
         Pointer, on_delete=models.PROTECT, related_name="visits", db_index=False, db_constraint=False
     )
-    run = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="visits", db_index=False, db_constraint=False)
-    sequence_num = models.BigIntegerField(null=True)
-    """The number of the log entry of the run that was written with it; none where a person moved an ended run."""
+    sequence_num = models.BigIntegerField(_("number"))
+    run = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False)
+    logged_in = models.BigIntegerField(null=True)
+    """The number of the run's log entry that was written with it; none where a person moved an ended run."""
     state = models.CharField(_("state"), max_length=150)
     number = models.PositiveIntegerField(_("visit"))
     """Of the visits of this state in this run; given at entry, so a crash doesn't count twice."""
@@ -114,14 +121,8 @@ class Visit(models.Model):
         db_table = "supervision_visit"
         verbose_name = _("visit")
         verbose_name_plural = _("visits")
-        ordering = ("-id",)
-        default_permissions = ("view",)
-        constraints = (UniqueConstraint(fields=("run", "sequence_num"), name="supervision_visit_entry"),)
-        indexes = (Index(fields=("pointer", "id"), name="supervision_visit_pointer"),)
+        ordering = ("pointer", "sequence_num")
+        default_permissions = ()
 
     def __str__(self) -> str:
         return f"{self.state} {self.number}"
-
-    def took(self) -> Any:
-        """How long the visit lasted."""
-        return self.left_at - self.entered_at

@@ -16,7 +16,7 @@ from supervision.kernel.branches import Branch
 # The subject's row under the run that drives it: position, counts, what was handed on.
 _STANDING = """
 SELECT pointer.id, pointer.run_id, pointer.state, pointer.counts::text, pointer.forgiven::text, pointer.params::text,
-       pointer.previous::text, pointer.entered_in, task.concurrency_key, task.subject
+       pointer.previous::text, pointer.entered_in, pointer.run_from, task.concurrency_key, task.subject
   FROM supervision_task AS task
   LEFT JOIN supervision_pointer AS pointer ON pointer.pipeline = task.body AND pointer.subject = task.subject
  WHERE task.id = %(task_id)s::uuid
@@ -25,38 +25,38 @@ SELECT pointer.id, pointer.run_id, pointer.state, pointer.counts::text, pointer.
 # A new run of the subject: the row is made, or turned to it; the run before becomes the previous one.
 _BEGIN = """
 INSERT INTO supervision_pointer AS pointer
-       (pipeline, subject, state, generation, run_id, counts, forgiven, params, previous, since, entered_at, entered_in)
+       (pipeline, subject, state, generation, run_id, counts, forgiven, params, previous, since, entered_at, entered_in,
+        visit_count, run_from)
 SELECT %(b_pipeline)s::text, %(b_subject)s::text, %(b_state)s::text, 1, task.id, %(b_counts)s::jsonb, '{}',
-       %(b_params)s::jsonb, NULL, supervision_now_v1(), supervision_now_v1(), task.log_length
+       %(b_params)s::jsonb, NULL, task.now, task.now, task.log_length, 0, 0
   FROM task
 ON CONFLICT (pipeline, subject) DO UPDATE
    SET state = excluded.state, generation = pointer.generation + 1, run_id = excluded.run_id,
        counts = excluded.counts, forgiven = excluded.forgiven, params = excluded.params, since = excluded.since,
-       entered_at = excluded.entered_at, entered_in = excluded.entered_in,
-       previous = jsonb_build_object('run', pointer.run_id, 'state', pointer.state, 'params', pointer.params)
+       entered_at = excluded.entered_at, entered_in = excluded.entered_in, run_from = pointer.visit_count,
+       previous = jsonb_build_object('run', pointer.run_id, 'state', pointer.state, 'params', pointer.params,
+                                     'visits', jsonb_build_array(pointer.run_from, pointer.visit_count))
                   || COALESCE((SELECT jsonb_build_object('end', last.current_state, 'reason', last.watchdog_stop_reason)
                                  FROM supervision_task AS last WHERE last.id = pointer.run_id), '{}')
 """
 
 _MOVE = """
 UPDATE supervision_pointer AS pointer
-   SET state = %(m_next)s::text, counts = %(m_counts)s::jsonb,
+   SET state = %(m_next)s::text, counts = %(m_counts)s::jsonb, visit_count = pointer.visit_count + 1,
        params = COALESCE(pointer.params || %(m_params)s::jsonb, pointer.params),
-       since = CASE WHEN pointer.state = %(m_next)s::text THEN pointer.since ELSE supervision_now_v1() END,
+       since = CASE WHEN pointer.state = %(m_next)s::text THEN pointer.since ELSE task.now END,
        generation = pointer.generation + (pointer.state <> %(m_next)s::text)::int,
-       entered_at = supervision_now_v1() + %(m_wait)s::interval, entered_in = task.log_length
+       left_entered_at = pointer.entered_at, entered_at = task.now + %(m_wait)s::interval, entered_in = task.log_length
   FROM task WHERE pointer.id = %(m_pointer)s
+RETURNING pointer.id, pointer.visit_count, pointer.left_entered_at, task.id AS run_id, task.log_length, task.now
 """
-
-# Reads the pointer as it was before this statement: when the visit began.
 _VISIT = """
 INSERT INTO supervision_visit
-       (pointer_id, run_id, sequence_num, state, number, outcome, next_state, yielded, errors, entered_at, left_at,
-        actor_ref, note)
-SELECT pointer.id, task.id, task.log_length, %(v_state)s::text, %(v_number)s::int, %(v_outcome)s::text,
-       %(m_next)s::text, %(v_yielded)s::bool, %(v_errors)s::text,
-       LEAST(pointer.entered_at, supervision_now_v1()), supervision_now_v1(), '', ''
-  FROM task JOIN supervision_pointer AS pointer ON pointer.id = %(m_pointer)s
+       (pointer_id, sequence_num, run_id, logged_in, state, number, outcome, next_state, yielded, errors, entered_at,
+        left_at, actor_ref, note)
+SELECT id, visit_count, run_id, log_length, %(v_state)s::text, %(v_number)s::int, %(v_outcome)s::text,
+       %(m_next)s::text, %(v_yielded)s::bool, %(v_errors)s::text, LEAST(left_entered_at, now), now, '', ''
+  FROM moved
 """
 
 
@@ -67,11 +67,12 @@ class Standing:
     pointer_id: Any
     run_id: UUID | None
     state: str
-    counts: dict[str, int]
-    forgiven: dict[str, int]
-    params: dict[str, Any]
+    counts: Any
+    forgiven: Any
+    params: Any
     previous: dict[str, Any] | None
     entered_in: int
+    run_from: int
     concurrency_key: str
     subject: str
 
@@ -80,7 +81,7 @@ def standing(task_id: UUID) -> Standing:
     """The pointer of that task's subject as it is now."""
     row = sql.run(_STANDING, {"task_id": str(task_id)})[0]
     counts, forgiven, params, previous = (json.loads(text) if text else None for text in row[3:7])
-    return Standing(*row[:3], counts, forgiven, params, previous, *row[7:])
+    return Standing(row[0], row[1], row[2], counts, forgiven, params, previous, row[7], row[8], row[9], row[10])
 
 
 def begin(table: Table, subject: str, state: str, params: str) -> list[Branch]:

@@ -94,7 +94,7 @@ def _ended(table: Table, subject: str, state: str, by: Any, note: str, expected:
 
 def _started(table: Table, pointer: Pointer, by: Any, note: str) -> Task:
     """A new run with what the last one had gathered; it is the subject's, and its owner's, as the last one was."""
-    last = Task.objects.using(settings.DATABASE).filter(pk=pointer.run_id).first()
+    last = Task.objects.using(settings.DATABASE).filter(pk__in=[pointer.run_id]).first()
     known = registry.get(table.name)
     try:
         return starting.start(
@@ -138,11 +138,17 @@ def _move(table: Table, pointer: Pointer, task: Task, state: str) -> None:
 
 
 def _recorded(pointer: Pointer, task: Task | None, left: str, number: int, state: str, by: Any, note: str) -> Pointer:
-    """The visit of ``left`` that the person cut short."""
-    Visit.objects.using(settings.DATABASE).create(
-        pointer=pointer, run_id=task.pk if task else pointer.run_id, sequence_num=task.log_length if task else None,
-        state=left, number=number, outcome=REPOINTED, next_state=state, yielded=False, entered_at=pointer.entered_at,
+    """The visit of ``left`` that the person cut short. The pointer is locked, so its count is right."""
+    began = pointer.entered_at
+    pointer.refresh_from_db()
+    run = pointer.run_id if task is None else task.pk
+    assert run is not None  # noqa: S101 - a pointer is made by its first run
+    visit = Visit(
+        pointer=pointer, sequence_num=pointer.visit_count + 1, run_id=run, logged_in=task.log_length if task else None,
+        state=left, number=number, outcome=REPOINTED, next_state=state, yielded=False, entered_at=began,
         actor_ref=actor_ref(by), note=storable.text(note, 2000),
     )  # fmt: skip
-    pointer.refresh_from_db()
+    visit.save(force_insert=True)
+    pointer.visit_count += 1
+    pointer.save(update_fields=["visit_count"])
     return pointer

@@ -35,11 +35,16 @@ class Previous:
     end: str
     reason: str
     params: Mapping[str, Any]
+    pointer_id: int
+    after: int
+    last: int
+    """Its visits are numbered above ``after``, up to ``last``."""
 
     @property
     def visits(self) -> list[Visit]:
         """Its visits, oldest first; none once it is pruned."""
-        return list(Visit.objects.using(settings.DATABASE).filter(run_id=self.run_id).order_by("id"))
+        visits = Visit.objects.using(settings.DATABASE).filter(pointer_id=self.pointer_id)
+        return list(visits.filter(sequence_num__gt=self.after, sequence_num__lte=self.last).order_by("sequence_num"))
 
 
 class Run(Context):
@@ -53,6 +58,7 @@ class Run(Context):
     """The subject's last run, or None. What spares a retraining after a broken download."""
     _table: Table
     _pointer_id: int
+    _run_from: int
     _counts: dict[str, int]
     _forgiven: dict[str, int]
     _params: dict[str, Any]
@@ -104,9 +110,9 @@ class Run(Context):
             begun = moves.begin(table, row.subject, table.initial, params)
             self._write("run_started", table.initial, "{}", branches=begun)
             row = self._standing()
-        self._pointer_id, self._state = row.pointer_id, row.state
+        self._pointer_id, self._run_from, self._state = row.pointer_id, row.run_from, row.state
         self._counts, self._forgiven, self._params = row.counts, row.forgiven, row.params
-        self.previous = None if row.previous is None else _previous(row.previous)
+        self.previous = None if row.previous is None else _previous(row.pointer_id, row.previous)
         self._begin_visit(after=row.entered_in)
 
     def enter(self) -> None:
@@ -123,9 +129,11 @@ class Run(Context):
         if move.target in self._table.states:
             counts = {**counts, move.target: counts.get(move.target, 0) + 1}
         branches = moves.leave(self._pointer_id, left, number, outcome, move, counts)
-        payload = {"visit": number, "outcome": outcome.name, "to": move.target}
+        payload: dict[str, Any] = {"visit": number, "outcome": outcome.name, "to": move.target}
         if outcome.error:
-            payload |= {"error": outcome.error, "traceback": outcome.traceback}
+            payload["error"] = outcome.error
+        if outcome.traceback:
+            payload["traceback"] = outcome.traceback
         if move.wait:
             reason = (Reason.YIELDED if move.yielded else Reason.RETRYING).of(move.target)
             with self._kernel():
@@ -158,9 +166,10 @@ class Run(Context):
 
     def last_error(self) -> str:
         """Of the visits of this run, the newest one's that had one; for the sentence of its failure."""
-        visits = Visit.objects.using(settings.DATABASE).filter(run_id=self.id).exclude(errors="")
+        visits = Visit.objects.using(settings.DATABASE).filter(pointer_id=self._pointer_id).exclude(errors="")
+        mine = visits.filter(sequence_num__gt=self._run_from).order_by("-sequence_num")
         with self._kernel():
-            return visits.order_by("-id").values_list("errors", flat=True).first() or ""
+            return mine.values_list("errors", flat=True).first() or ""
 
     def _standing(self) -> Standing:
         with self._kernel():
@@ -176,8 +185,9 @@ def key_of(pipeline: str, subject: str) -> str:
     return f"pipeline:{pipeline}:{subject}"
 
 
-def _previous(row: Mapping[str, Any]) -> Previous:
+def _previous(pointer_id: int, row: Mapping[str, Any]) -> Previous:
+    after, last = row["visits"]
     return Previous(
         run_id=UUID(row["run"]), state=row["state"], end=row.get("end", ""), reason=row.get("reason", ""),
-        params=MappingProxyType(row["params"]),
+        params=MappingProxyType(row["params"]), pointer_id=pointer_id, after=after, last=last,
     )  # fmt: skip

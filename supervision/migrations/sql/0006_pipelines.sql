@@ -51,17 +51,3 @@ END $$;
 
 CREATE TRIGGER supervision_visit_no_truncate BEFORE TRUNCATE ON supervision_visit
     FOR EACH STATEMENT EXECUTE FUNCTION supervision_refuse_visit_truncate_v1();
-
--- at commit: a pruned run has left no visit behind
-CREATE FUNCTION supervision_pruned_visits_v1() RETURNS trigger
-LANGUAGE plpgsql AS $$
-BEGIN
-    IF EXISTS (SELECT 1 FROM supervision_visit v WHERE v.run_id = NEW.task_id) THEN
-        RAISE EXCEPTION 'supervision: task % was pruned without its visits', NEW.task_id
-            USING ERRCODE = 'restrict_violation', HINT = 'Delete the task and all of its visits in one transaction.';
-    END IF;
-    RETURN NULL;
-END $$;
-
-CREATE CONSTRAINT TRIGGER supervision_tombstone_visits AFTER INSERT ON supervision_tombstone
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION supervision_pruned_visits_v1();
