@@ -9,10 +9,10 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 from django import forms
-from django.forms.fields import InvalidJSONInput
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.core.files import File
 from django.db.models import Model, QuerySet
+from django.forms.fields import InvalidJSONInput
 from django.utils.translation import gettext as _
 
 from supervision.errors import InvalidAnswer, NotStorable

@@ -1,19 +1,25 @@
 """Pipelines: what a table means when a run is driven through it."""
 
 import itertools
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from supervision.engines import Pipeline, Run, State, registry, retry
+from supervision.engines.pipelines import pipeline as pipelines
+from supervision.engines.pipelines.engine import PipelineEngine
 from supervision.engines.pipelines.models import Pointer, Visit
 from supervision.errors import Failure
-from supervision.kernel import lifecycle
+from supervision.kernel import lease, lifecycle, sql
 from supervision.kernel.models import LogEntry, Question, Task
 from supervision.testing import answer, run_until_idle, travel
+from supervision.worker.heart import beating
 
 pytestmark = pytest.mark.django_db
 
@@ -477,3 +483,94 @@ def test_questions_are_not_asked_twice_and_every_log_has_its_visit() -> None:
     written = Visit.objects.filter(run=task).order_by("sequence_num").values_list("logged_in", flat=True)
     assert list(numbers) == list(written)
     assert pointer(task).visit_count == Visit.objects.count() == 2
+
+
+# --- many transitions
+
+
+def endless(count: int, look: Callable[[int], None]) -> Pipeline:
+    """Two states that hand on to each other for so many visits."""
+    visits = itertools.count(1)
+
+    def transition(run: Run) -> str | None:
+        number = next(visits)
+        look(number)
+        return "enough" if number >= count else None
+
+    def state(following: str) -> State:
+        return State(transition, following, following, True, max_visits=None, branches={"enough": "DONE"})
+
+    return pipeline({"A": state("B"), "B": state("A")})
+
+
+def stack_depth() -> int:
+    frame, depth = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
+def test_a_hundred_thousand_transitions_keep_the_stack_flat_and_memory_constant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All that this process does of each; the database, which is not asked here, is in the benchmark."""
+    depths: set[int] = set()
+    used: dict[int, int] = {}
+
+    def look(number: int) -> None:
+        depths.add(stack_depth())
+        if number in (10_000, 100_000):
+            used[number] = sys.getallocatedblocks()
+
+    execute, moves = sql.run, 0
+
+    def run(query: str, parameters: Any) -> list[tuple[Any, ...]]:
+        nonlocal moves
+        if "moved AS" not in query:
+            return execute(query, parameters)
+        moves += 1
+        return [(False, "", "", False, moves)]
+
+    work = endless(100_000, look)
+    taken = lease.take(work.start("x").pk, 0)
+    assert taken is not None
+    monkeypatch.setattr(sql, "run", run)
+    with beating(taken.task_id, taken.lease, thread=False) as heart:
+        context = Run(taken, pulse=heart, stopping=lambda: False)
+        PipelineEngine(work.table, None).run(registry.get(work.name), context)
+    assert moves == 100_000
+    assert len(depths) == 1
+    assert used[100_000] - used[10_000] < 1_000
+
+
+def test_a_run_of_many_visits_goes_on_with_what_a_short_one_needs() -> None:
+    """Neither the visits before nor their steps are read again."""
+    calls: Counter[str] = Counter()
+
+    def work() -> None:
+        calls["work"] += 1
+
+    def transition(run: Run) -> Any:
+        run.step("work", work)
+        if run.visit in (2, 1_200):
+            run.ask("go on", kind="yes_no")
+        return run.visit == 1_201
+
+    task = pipeline({"A": State(transition, "DONE", "A", True, max_visits=2_000)}).start("x")
+    run_until_idle()
+    queries = []
+    for visit in (2, 1_200):
+        answer(task, {f"A.{visit}/go on": True})
+        taken = lease.take(task.pk, fresh(task).lease)
+        assert taken is not None
+        with beating(taken.task_id, taken.lease, thread=False) as heart, CaptureQueriesContext(connection) as captured:
+            run = Run(taken, pulse=heart, stopping=lambda: False)
+            run.open(pipelines.get(task.body))
+            run.step("work", work)
+        queries.append(len(captured))
+        assert run.visit == visit
+        lease.park(task.pk, taken.lease, "sleeping", wake_after=timedelta(0))
+        run_until_idle()
+    assert queries[0] == queries[1]
+    assert calls == {"work": 1_201}
+    assert end(task) == ("completed", "")
