@@ -85,6 +85,12 @@ def decide(name: str) -> Decided | Unclear:
     return _decide(_normalised(name)) if len(name) <= _MAX_LENGTH else Unclear(())
 
 
+def every_country() -> list[Candidate]:
+    """Every country, in the order of a list for people."""
+    labels = _index().labels
+    return [Candidate(code, labels[code]) for code in sorted(labels, key=lambda code: _normalised(labels[code]))]
+
+
 @lru_cache(maxsize=4096)
 def _decide(key: str) -> Decided | Unclear:
     if not key:

@@ -6,7 +6,7 @@ Pure: works on binary files and knows no task. Memory is constant; a record is a
 import codecs
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -131,12 +131,19 @@ def open_source(file: Readable, column: str, *, max_bytes: int) -> Source:
     )
 
 
-def write_output(source: Readable, destination: Writable, column: str, codes: Mapping[str, str]) -> int:
+def write_output(
+    source: Readable,
+    destination: Writable,
+    column: str,
+    codes: Mapping[str, str],
+    *,
+    after_row: Callable[[Row, str], None] = lambda row, code: None,
+) -> int:
     """Write ``source`` to ``destination`` with a last column ``country_code``; return the number of rows.
 
     ``codes`` has the code of each name in ``column``, the spaces around the names removed. Line ending and byte order
-    mark are the input's; fields are quoted where they have to be. Raises ``BadInput`` as reading does, and ``KeyError``
-    for a name without a code.
+    mark are the input's; fields are quoted where they have to be. ``after_row`` is called with each row and its code.
+    Raises ``BadInput`` as reading does, and ``KeyError`` for a name without a code.
     """
     opened = open_source(source, column, max_bytes=source.seek(0, io.SEEK_END))
     if opened.has_bom:
@@ -145,8 +152,10 @@ def write_output(source: Readable, destination: Writable, column: str, codes: Ma
     writer.writerow([*opened.columns, OUTPUT_COLUMN])
     count = 0
     for row in opened.rows():
-        writer.writerow([*row.fields, codes[opened.name(row)]])
+        code = codes[opened.name(row)]
+        writer.writerow([*row.fields, code])
         count = row.row_number
+        after_row(row, code)
     return count
 
 

@@ -3,7 +3,9 @@
 import atexit
 import fcntl
 import os
+import signal
 import subprocess
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -25,7 +27,8 @@ def embedded_postgres(directory: Path) -> dict[str, Any]:
 
     The directory is created when missing. The server listens on a Unix socket that only this user may open, and runs
     until the last process that called this function with this directory has exited. A process that dies without
-    running its exit handlers (SIGKILL) no longer counts; the next one to exit normally stops the server.
+    running its exit handlers (SIGKILL) no longer counts; the next one to exit normally stops the server. SIGTERM runs
+    them: where it has its default, it ends this process as ``sys.exit`` does from now on.
 
     A root process runs the server as the system user ``pgserver``, which is created when missing. That user has to
     reach the files, so the directories above ``directory`` and above the virtual environment become readable for
@@ -50,6 +53,8 @@ def embedded_postgres(directory: Path) -> dict[str, Any]:
         PostgresServer._lock = fasteners.InterProcessLock(starting.with_suffix(".inner"))
         _remove_stale_pid_files(directory)
         server = get_server(directory, cleanup_mode=None, start=False)
+        atexit.register(_stop_if_last, server, users, starting, os.getpid())
+        _run_exit_handlers_on_sigterm()
         is_new = not (directory / "PG_VERSION").exists()
         server.ensure_pgdata_inited()
         if is_new:
@@ -59,7 +64,6 @@ def embedded_postgres(directory: Path) -> dict[str, Any]:
         # A shared file lock counts the users: the kernel drops it when a process dies, however it dies.
         fcntl.flock(users, fcntl.LOCK_SH)
 
-    atexit.register(_stop_if_last, server, users, starting, os.getpid())
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": "postgres",
@@ -67,6 +71,15 @@ def embedded_postgres(directory: Path) -> dict[str, Any]:
         "HOST": str(server.get_postmaster_info().socket_dir),
         "PORT": str(server.get_postmaster_info().port),
     }
+
+
+def _run_exit_handlers_on_sigterm() -> None:
+    def end(signum: int, frame: object) -> None:
+        raise SystemExit(128 + signum)
+
+    # Another handler has its reasons; and only the main thread may set one.
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
 
 
 def _stop_if_last(server: "PostgresServer", users: IO[bytes], starting: Path, owner: int) -> None:

@@ -2,7 +2,7 @@
 
 Environment: ``DATABASE_URL`` (else an embedded PostgreSQL), ``DJANGO_SECRET_KEY`` (else one is made and kept),
 ``DJANGO_DEBUG=1``, ``DJANGO_ALLOWED_HOSTS`` (comma-separated, added to the local ones), ``DJANGO_HTTPS=1``
-(behind TLS: secure cookies, redirect, HSTS).
+(behind TLS: secure cookies, redirect, HSTS), ``DJANGO_MAIL_DIR`` (where mail is written instead of being sent).
 """
 
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import dj_database_url
+import django
 from django.utils.translation import gettext_lazy as _
 
 from project.database import embedded_postgres
@@ -131,6 +132,16 @@ LOCALE_PATHS = [BASE_DIR / "locale"]
 TIME_ZONE = "UTC"
 USE_I18N = True
 USE_TZ = True
+
+# Mail: into files, so that the demo sends none to anybody -----------------------------------------------------------
+
+_MAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+_MAIL_DIR = os.environ.get("DJANGO_MAIL_DIR") or DATA_DIR / "mail"
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": _MAIL_BACKEND, "OPTIONS": {"file_path": _MAIL_DIR}}}
+else:
+    EMAIL_BACKEND = _MAIL_BACKEND
+    EMAIL_FILE_PATH = _MAIL_DIR
 
 # Files ---------------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from django.db import connections
 
 from supervision.conf import settings, unknown_names
 from supervision.engines import registry
+from supervision.worker import postman
 
 TRIGGERS = frozenset(
     {
@@ -51,6 +52,14 @@ def check_settings(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
                 "one late beat would lose a live worker its task.",
                 hint="Let BEAT_SECONDS be at most a third of LEASE_SECONDS.",
                 id="supervision.E002",
+            )
+        )
+    if unknown := [name for name in settings.NOTIFY if name not in postman.channels()]:
+        found.append(
+            Error(
+                f"SUPERVISION['NOTIFY'] names channels that nobody registered: {', '.join(unknown)}.",
+                hint=f"Known: {', '.join(postman.channels())}. Others are registered by @channel in a supervised.py.",
+                id="supervision.E010",
             )
         )
     if settings.DATABASE not in django_settings.DATABASES:

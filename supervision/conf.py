@@ -42,6 +42,15 @@ class Settings:
     QUESTION_EXPIRES_AFTER: timedelta | None = timedelta(days=7)
     """A question nobody answers expires, and its task with it. None: never."""
 
+    NOTIFY: tuple[str, ...] = ()
+    """The channels through which people are told of questions and dead letters: ``("mail",)``. Empty: nobody is."""
+    REMIND_AFTER: timedelta | None = timedelta(days=1)
+    """Those who may answer are reminded after so long. None: never."""
+    WARN_BEFORE: timedelta | None = timedelta(days=1)
+    """Those who may answer are warned so long before a question expires. None: never."""
+    BASE_URL: str = ""
+    """Where the site is, for links in notices: ``https://example.org``. Empty: no links."""
+
     MAX_ARGUMENTS_BYTES: int = 256 * 1024
     MAX_DECISIONS_BYTES: int = 48 * 1024
     """The task row is rewritten at each checkpoint: keep it small."""

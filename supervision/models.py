@@ -3,8 +3,11 @@
 from supervision.engines.pipelines.models import Pointer, Visit
 from supervision.kernel.holds import Hold
 from supervision.kernel.models import Erasure, Heartbeat, LogEntry, Question, Signal, Task, Tombstone
+from supervision.kernel.notices import Notice
 from supervision.kernel.votes import Vote
+from supervision.worker.schedules import SupervisedSchedule
 
 __all__ = [
-    "Erasure", "Heartbeat", "Hold", "LogEntry", "Pointer", "Question", "Signal", "Task", "Tombstone", "Visit", "Vote",
+    "Erasure", "Heartbeat", "Hold", "LogEntry", "Notice", "Pointer", "Question", "Signal", "SupervisedSchedule", "Task",
+    "Tombstone", "Visit", "Vote",
 ]  # fmt: skip

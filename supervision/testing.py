@@ -124,6 +124,7 @@ SELECT id, owner_ref, body, '', current_state, log_length FROM supervision_task;
 DELETE FROM supervision_visit;
 DELETE FROM supervision_pointer;
 DELETE FROM supervision_logentry;
+DELETE FROM supervision_notice;
 DELETE FROM supervision_vote;
 DELETE FROM supervision_question;
 DELETE FROM supervision_signal;

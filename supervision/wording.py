@@ -92,9 +92,8 @@ def reason(raw: str) -> str:
     words = _REASONS.get(word)
     if words is None:
         return raw
-    if "{0}" in words and not details:
-        return word.replace("_", " ")
-    return str(words).replace("{0}", details)
+    spoken = str(words)
+    return word.replace("_", " ") if "{0}" in spoken and not details else spoken.replace("{0}", details)
 
 
 def reason_word(word: str) -> str:

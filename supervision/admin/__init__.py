@@ -4,12 +4,14 @@ from django.contrib import admin
 
 from supervision.admin.holds import HoldAdmin
 from supervision.admin.questions import QuestionAdmin
+from supervision.admin.schedules import ScheduleAdmin
 from supervision.admin.subject import SupervisedAdmin
 from supervision.admin.tasks import TaskAdmin
-from supervision.models import Hold, Question, Task
+from supervision.models import Hold, Question, SupervisedSchedule, Task
 
 admin.site.register(Task, TaskAdmin)
 admin.site.register(Question, QuestionAdmin)
 admin.site.register(Hold, HoldAdmin)
+admin.site.register(SupervisedSchedule, ScheduleAdmin)
 
-__all__ = ["HoldAdmin", "QuestionAdmin", "SupervisedAdmin", "TaskAdmin"]
+__all__ = ["HoldAdmin", "QuestionAdmin", "ScheduleAdmin", "SupervisedAdmin", "TaskAdmin"]

@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-
     from supervision.kernel.models import TaskQuerySet
 
-    User = AbstractBaseUser | AnonymousUser | Any
+    User = Any
 
 
 def may(user: User, codename: str, task: Task | None = None) -> bool:

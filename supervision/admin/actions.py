@@ -34,7 +34,6 @@ def list_actions() -> list[Callable[..., Any]]:
 
 
 def _action(verb: Verb) -> Callable[..., Any]:
-    @admin.action(description=verb.label, permissions=[verb.grant])  # type: ignore[arg-type]
     def act(model_admin: TaskAdmin, request: HttpRequest, queryset: Any) -> HttpResponse | None:
         # Not the queryset: a row that has left the filter meanwhile must be reported, not dropped silently.
         if request.POST.get("select_across") == "1":
@@ -52,7 +51,8 @@ def _action(verb: Verb) -> Callable[..., Any]:
         return HttpResponseRedirect(request.get_full_path())
 
     act.__name__ = act.__qualname__ = verb.name
-    return act
+    declared: Callable[..., Any] = admin.action(act, description=verb.label, permissions=[verb.grant])
+    return declared
 
 
 def chosen_in(request: HttpRequest) -> Chosen:

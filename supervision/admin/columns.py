@@ -10,7 +10,6 @@ from django.contrib.admin.utils import quote
 from django.contrib.contenttypes.models import ContentType
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
-from django.utils.formats import date_format
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -46,7 +45,8 @@ class Columns:
     def task(self, task: Task) -> SafeString:
         """What it is and what it is about; the subject links to its own page."""
         return format_html(
-            '<a class="sv-body" href="{}" title="{}">{}</a> <span class="sv-id">{}</span><span class="sv-line">{}</span>',
+            '<a class="sv-body" href="{}" title="{}">{}</a> <span class="sv-id">{}</span>'
+            '<span class="sv-line">{}</span>',
             reverse("admin:supervision_task_change", args=[task.pk]), task.body, body_label(task.body),
             str(task.pk)[-8:], subject_link(task, self._request, self._site, self._linkable),
         )  # fmt: skip
@@ -146,9 +146,10 @@ def moment(at: datetime | None, now: datetime) -> Any:
     """A time as people say it, with the exact one on hover; the page's script keeps it right."""
     if at is None:
         return ""
-    return format_html('<time datetime="{}" title="{}" data-relative>{}</time>', at.isoformat(),
-                       date_format(localtime(at), "DATETIME_FORMAT") + localtime(at).strftime(":%S %Z"),
-                       wording.moment(at, now))  # fmt: skip
+    exact = localtime(at).isoformat(sep=" ", timespec="seconds")
+    return format_html(
+        '<time datetime="{}" title="{}" data-relative>{}</time>', at.isoformat(), exact, wording.moment(at, now)
+    )
 
 
 def body_label(name: str) -> str:
@@ -156,6 +157,11 @@ def body_label(name: str) -> str:
         return registry.get(name).label
     except UnknownBody:
         return name
+
+
+def task_name(task: Task) -> str:
+    """A task as people point at it: what it does, and the end of its id."""
+    return f"{body_label(task.body)} {str(task.pk)[-8:]}"
 
 
 def owner_name(task: Task) -> str:

@@ -18,6 +18,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from supervision.admin.columns import task_name
 from supervision.engines import registry, start
 from supervision.engines.forms import ArgumentsForm, dump
 from supervision.engines.registry import Body
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 class OptionsForm(forms.Form):
     """What every task may be given beside its arguments."""
 
+    subject = forms.CharField(
+        label=gettext_lazy("What it is about"), required=False, max_length=200,
+        help_text=gettext_lazy("Shown in lists, found by the search. Empty: the name of the uploaded file, if any."),
+    )  # fmt: skip
     start_at = forms.DateTimeField(
         label=gettext_lazy("Start at"), required=False, help_text=gettext_lazy("Empty: now."),
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
@@ -89,7 +94,7 @@ def _form(model_admin: TaskAdmin, request: HttpRequest, body: Body, subject: Any
     if posted and form.is_valid() & options.is_valid():
         task = _start(request, body, form, options, subject)
         if task is not None:
-            text = _("Started: %(task)s.") % {"task": task}
+            text = _("Started: %(task)s.") % {"task": task_name(task)}
             model_admin.message_user(request, text, messages.SUCCESS)
             return HttpResponseRedirect(reverse("admin:supervision_task_change", args=[task.pk]))
     once = request.POST.get("once", "") if posted else ""
@@ -126,6 +131,7 @@ def _start(request: HttpRequest, body: Body, form: forms.Form, options: forms.Fo
                 arguments,
                 owner=request.user,
                 by=request.user,
+                subject=_subject_text(chosen["subject"], subject, stored),
                 subject_object=subject,
                 start_at=chosen["start_at"],
                 expires_after=timedelta(hours=hours) if hours else None,
@@ -136,6 +142,10 @@ def _start(request: HttpRequest, body: Body, form: forms.Form, options: forms.Fo
     except SupervisionError as refusal:
         form.add_error(None, str(refusal))
         return None
+
+
+def _subject_text(typed: str, subject: Any, stored: list[StoredFile]) -> str:
+    return typed or ("" if subject is not None or not stored else str(stored[0].name))
 
 
 def _given(form: forms.Form) -> dict[str, Any]:
@@ -155,7 +165,9 @@ def _initial(body: Body, subject: Any) -> dict[str, Any]:
     return {
         name: subject.pk
         for name, field in fields
-        if isinstance(field, forms.ModelChoiceField) and isinstance(subject, field.queryset.model)
+        if isinstance(field, forms.ModelChoiceField)
+        and field.queryset is not None
+        and isinstance(subject, field.queryset.model)
     }
 
 
@@ -173,7 +185,7 @@ def _subject(model_admin: TaskAdmin, request: HttpRequest) -> models.Model | Non
     if model is None or subject_admin is None:
         raise Http404
     try:
-        row = subject_admin.get_queryset(request).get(pk=key)
+        row: models.Model = subject_admin.get_queryset(request).get(pk=key)
     except (ObjectDoesNotExist, ValidationError, ValueError):
         raise Http404 from None
     if not subject_admin.has_view_permission(request, row):

@@ -98,7 +98,7 @@ def _span(value: str) -> tuple[datetime, datetime] | None:
 
 
 def _below(chosen: str | None, first: date, last: date) -> Iterator[str]:
-    """What one may drill down to, newest first: years, or the months of the only year, or the days of the only month."""
+    """What one may drill down to, newest first: years, or the months of the only year, or its only month's days."""
     parts = chosen.split("-") if chosen else []
     if len(parts) == 3:
         return

@@ -15,7 +15,7 @@ from supervision.admin.access import may, visible_questions, visible_tasks
 from supervision.admin.paging import capped_count, shown_count
 from supervision.admin.throughput import Bar, chart
 from supervision.conf import settings
-from supervision.kernel import entitlement, holds, sql
+from supervision.kernel import due, entitlement, holds, sql
 from supervision.kernel.clock import Now
 from supervision.kernel.models import Heartbeat
 from supervision.kernel.states import TERMINAL, State
@@ -24,6 +24,7 @@ from supervision.wording import Situation
 
 HOURS = 24
 _MANY_DRIVEN = 200
+_FAILURES = 4
 
 
 def describe(request: HttpRequest) -> dict[str, Any]:
@@ -37,16 +38,18 @@ def describe(request: HttpRequest) -> dict[str, Any]:
     if not context["can_view"]:
         return context
     tasks = visible_tasks(user)
-    due = tasks.due().with_clock().order_by("wake_at").only("wake_at").first()
+    oldest_due = tasks.due().with_clock().order_by("wake_at").only("wake_at").first()
     return {
         **context,
         "states": [_count(tasks, state) for state in State],
         "dead": shown_count(capped_count(tasks.dead_lettered())),
-        "overdue": shown_count(capped_count(tasks.overdue())),
-        "waiting": shown_count(capped_count(tasks.due())),
-        "due": due,
+        "overdue": shown_count(capped_count(tasks.overdue().order_by("expires_at"))),
+        "waiting": shown_count(capped_count(tasks.due().order_by())),
+        "due": oldest_due,
         "held": shown_count(capped_count(tasks.held())),
         "workers": _workers(tasks),
+        "clusters": due.listeners(),
+        "failures": _failures(tasks),
         "holds": list(holds.standing().values()),
         "can_start": may(user, "add_task"),
         "list": reverse("admin:supervision_task_changelist"),
@@ -57,6 +60,12 @@ def describe(request: HttpRequest) -> dict[str, Any]:
 def _count(tasks: Any, state: State) -> dict[str, Any]:
     count = capped_count(tasks.filter(current_state=state))
     return {"state": state, "sign": sign(Situation(str(state), str(state.label))), "count": shown_count(count)}
+
+
+def _failures(tasks: Any) -> list[Any]:
+    """The newest tasks that failed."""
+    failed = tasks.with_clock().filter(current_state=State.FAILED).order_by("-id")
+    return list(failed.defer("arguments", "locked_decisions", "result")[:_FAILURES])
 
 
 def _workers(tasks: Any) -> list[dict[str, Any]]:

@@ -1,10 +1,11 @@
-"""What a page only shows the beginning of, as text; and the files of a task. Both masked and permitted as the page is."""
+"""What a page shows only the beginning of, as text; and a task's files. Both masked and permitted as the page is."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from django.http import FileResponse, Http404, HttpResponse
+from django.http.response import HttpResponseBase
 from django.utils.translation import gettext as _
 
 from supervision.admin.texts import whole as whole_text
@@ -12,11 +13,13 @@ from supervision.kernel import files, log, masking
 from supervision.kernel.files import StoredFile
 from supervision.kernel.models import Question, Task
 
+Response = TypeVar("Response", bound=HttpResponseBase)
+
 _TEXT = "text/plain; charset=utf-8"
 
 
 def whole(task: Task, what: str) -> HttpResponse:
-    """``result``, ``decisions``, ``arguments``, ``failure``, ``entry-7``, ``question-<id>`` or ``answer-<id>``: as text."""
+    """All of ``result``, ``decisions``, ``arguments``, ``failure``, ``entry-7``, ``question-<id>``, ``answer-<id>``."""
     text = whole_text(masking.mask_values(_value(task, what), task.secrets))
     return _inert(HttpResponse(text, content_type=_TEXT))
 
@@ -34,7 +37,7 @@ def file(task: Task, number: int) -> FileResponse:
         raise Http404
     stored = found[number]
     try:
-        response = FileResponse(stored.open(), as_attachment=True, filename=stored.name)
+        response = FileResponse(stored.open(), as_attachment=True, filename=str(stored.name))
     except OSError:
         raise Http404(_("This file is gone from the storage.")) from None
     response["Content-Type"] = "application/octet-stream"
@@ -72,7 +75,7 @@ def _value(task: Task, what: str) -> Any:
     raise Http404
 
 
-def _inert(response: Any) -> Any:
+def _inert(response: Response) -> Response:
     """A browser neither runs it nor guesses what it is."""
     response["X-Content-Type-Options"] = "nosniff"
     response["Content-Security-Policy"] = "default-src 'none'; sandbox"

@@ -13,7 +13,7 @@ from supervision import wording
 from supervision.conf import settings
 from supervision.engines import registry
 from supervision.kernel import sql
-from supervision.kernel.models import Task, TaskQuerySet
+from supervision.kernel.models import Task
 from supervision.kernel.states import DEAD_LETTER_REASONS, PARK_REASONS, Reason, State
 
 Choices = Sequence[tuple[str, Any]]
@@ -76,7 +76,7 @@ class ReasonFilter(SimpleListFilter):
     def lookups(self, request: HttpRequest, model_admin: Admin) -> Choices:
         return [(str(word), wording.reason_word(str(word))) for word in self._WORDS]
 
-    def queryset(self, request: HttpRequest, tasks: TaskQuerySet) -> TaskQuerySet:
+    def queryset(self, request: HttpRequest, tasks: Any) -> Any:
         return tasks.for_reasons(self.value() or "") if self.value() in self._WORDS else tasks
 
 
@@ -90,7 +90,7 @@ class _Distinct(SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Admin) -> Choices:
         values = sorted({*self.known(), *self._stored()})
-        chosen = request.GET.get(self.parameter_name)
+        chosen = request.GET.get(self.parameter_name or "")
         return [(value, value) for value in dict.fromkeys([*values, *([chosen] if chosen else [])])]
 
     def known(self) -> Iterator[str]:
@@ -133,7 +133,8 @@ def _loose_scan(column: str, condition: str) -> str:
     WITH RECURSIVE found(value, number) AS (
         SELECT min({column})::text, 1 FROM supervision_task WHERE {condition}
         UNION ALL
-        SELECT (SELECT min({column})::text FROM supervision_task WHERE {column} > found.value AND {condition}), number + 1
+        SELECT (SELECT min({column})::text FROM supervision_task WHERE {column} > found.value AND {condition}),
+               number + 1
           FROM found WHERE found.value IS NOT NULL AND number < %(most)s
     )
     SELECT value FROM found WHERE value IS NOT NULL

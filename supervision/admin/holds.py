@@ -42,6 +42,7 @@ class HoldForm(forms.Form):
         field = self.fields["what"]
         assert isinstance(field, forms.ChoiceField)  # noqa: S101
         field.choices = [
+            ("", "---------"),
             (_("a queue"), [(f"queue:{name}", name) for name in queues]),
             (_("a body"), bodies),
         ]
@@ -66,10 +67,10 @@ class HoldAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return self._page(request, HoldForm())
 
     def release_view(self, request: HttpRequest, pk: UUID) -> HttpResponse:
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         if not may(request.user, "hold_work"):
             raise PermissionDenied
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
         try:
             hold = holds.release(pk, by=request.user, note=note_in(request))
         except SupervisionError as refusal:

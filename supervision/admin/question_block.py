@@ -37,12 +37,14 @@ class QuestionBlock:
 
     @property
     def is_open(self) -> bool:
-        return self.question.status == Question.Status.PENDING
+        is_open: bool = self.question.status == Question.Status.PENDING
+        return is_open
 
     @property
     def is_single(self) -> bool:
         """One field, whose label is the prompt."""
-        return self.question.form.get("kind") != "form"
+        kind: str = self.question.form.get("kind", "")
+        return kind != "form"
 
     @property
     def pk_text(self) -> str:
@@ -50,7 +52,7 @@ class QuestionBlock:
 
     @property
     def approvals_so_far(self) -> int:
-        return sum(vote.approves for vote in self.question.votes.all())  # type: ignore[attr-defined]
+        return sum(vote.approves for vote in self.question.votes.all())
 
 
 def blocks_of(request: HttpRequest, task: Task, questions: Sequence[Question]) -> list[QuestionBlock]:
@@ -127,7 +129,7 @@ def _why_not(request: HttpRequest, task: Task, question: Question) -> str:
     except NotEntitled as refusal:
         return str(refusal)
     voter = person_ref(request.user)
-    if any(vote.voter_ref == voter for vote in question.votes.all()):  # type: ignore[attr-defined]
+    if any(vote.voter_ref == voter for vote in question.votes.all()):
         return _("You have voted; others must, too.")
     return ""
 

@@ -1,4 +1,4 @@
-"""The inbox: what waits for a person, for how long and until when; and the page of one question, where it is answered."""
+"""The inbox: what waits for a person, for how long and until when; and the page where a question is answered."""
 
 from __future__ import annotations
 
@@ -125,14 +125,14 @@ class QuestionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         address = reverse("admin:supervision_question_change", args=[chosen[0]])
         return HttpResponseRedirect(f"{address}?with={','.join(str(pk) for pk in chosen[1:])}")
 
-    def response_action(self, request: HttpRequest, queryset: Any) -> Any:
+    def response_action(self, request: HttpRequest, queryset: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             for raw in request.POST.getlist(helpers.ACTION_CHECKBOX_NAME):
                 UUID(raw)
         except ValueError:
             self.message_user(request, _("That is no question's id. Nothing was changed."), messages.ERROR)
             return None
-        return super().response_action(request, queryset)
+        return super().response_action(request, queryset, *args, **kwargs)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         return super().changelist_view(request, {"title": _("Questions"), **(extra_context or {})})

@@ -38,7 +38,6 @@ def page(model_admin: TaskAdmin, request: HttpRequest, task: Task) -> HttpRespon
     context = {
         **model_admin.admin_site.each_context(request),
         "title": body_label(task.body),
-        "subtitle": str(task.pk)[-12:],
         "opts": model_admin.opts,
         "media": model_admin.media,
         **describe(model_admin, request, task),
@@ -147,8 +146,13 @@ def _folded(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         last = folded[-1] if folded else None
         is_bare = not (line["message"] or line["note"] or line["details"] or line["entry"].name)
         if last is not None and is_bare and last.get("bare") == line["entry"].event:
-            first = last["number"].partition("–")[0]
-            folded[-1] = {**line, "bare": last["bare"], "times": last["times"] + 1, "number": f"{first}–{line['number']}"}
+            first = last["number"].partition("-")[0]
+            folded[-1] = {
+                **line,
+                "bare": last["bare"],
+                "times": last["times"] + 1,
+                "number": f"{first}-{line['number']}",
+            }
         else:
             folded.append({**line, "bare": line["entry"].event if is_bare and not line["entry"].actor_ref else None})
     return folded
@@ -158,9 +162,9 @@ def _family(request: HttpRequest, task: Task) -> dict[str, Any]:
     """Parent, children and forks, as far as this person sees them."""
     tasks = visible_tasks(request.user).with_clock().defer("arguments", "locked_decisions", "result")
     children = list(tasks.filter(parent_id=task.pk).select_related("heartbeat").order_by("pk")[: _RELATIVES + 1])
-    known = {task.forked_from, task.parent_id} - {None}
+    known = {pk for pk in (task.forked_from, task.parent_id) if pk is not None}
     forks = tasks.filter(root_id=task.root_id or task.pk).exclude(pk=task.pk).order_by("pk")[:_RELATIVES]
-    above = {each.pk: each for each in tasks.filter(pk__in=known)} if known else {}
+    above: dict[Any, Task] = {each.pk: each for each in tasks.filter(pk__in=known)} if known else {}
     return {
         "parent": above.get(task.parent_id),
         "forked_from": above.get(task.forked_from),

@@ -30,7 +30,7 @@ _WIDE = ("arguments", "sensitive", "locked_decisions", "result")
 class TaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Tasks: a list to find them, a page to understand one, verbs to act on them. The stock forms are closed."""
 
-    actions = actions.list_actions()  # type: ignore[assignment]
+    actions = actions.list_actions()
     list_filter = (Attention, StateFilter, CreatedFilter, BodyFilter, QueueFilter, ReasonFilter)
     empty_value_display = ""
     list_display_links = None  # the first column makes its own, beside the subject's
@@ -68,14 +68,14 @@ class TaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             response.context_data["shown_count"] = shown_count(changelist.result_count)  # type: ignore[attr-defined]
         return response
 
-    def response_action(self, request: HttpRequest, queryset: Any) -> Any:
+    def response_action(self, request: HttpRequest, queryset: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             for raw in request.POST.getlist(helpers.ACTION_CHECKBOX_NAME):
                 UUID(raw)
         except ValueError:
             self.message_user(request, _("That is no task's id. Nothing was changed."), messages.ERROR)
             return None
-        return super().response_action(request, queryset)
+        return super().response_action(request, queryset, *args, **kwargs)
 
     # --- permissions
 
@@ -116,22 +116,25 @@ class TaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """The task's page: reading only."""
+        task = task_or_refuse(request.user, _uuid(object_id))
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
-        return task_page.page(self, request, task_or_refuse(request.user, _uuid(object_id)))
+        return task_page.page(self, request, task)
 
     def live_view(self, request: HttpRequest, pk: UUID) -> HttpResponse:
+        task = task_or_refuse(request.user, pk)
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
-        return task_page.live(self, request, task_or_refuse(request.user, pk))
+        return task_page.live(self, request, task)
 
     def act_view(self, request: HttpRequest, pk: UUID, name: str) -> HttpResponse:
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
         verb = VERBS.get(name)
+        task = task_or_refuse(request.user, pk, verb.codename if verb is not None else "view_task")
         if verb is None:
             raise Http404
-        return actions.act_on_one(self, request, task_or_refuse(request.user, pk, verb.codename), verb)
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        return actions.act_on_one(self, request, task, verb)
 
     def whole_view(self, request: HttpRequest, pk: UUID, what: str) -> HttpResponse:
         return downloads.whole(task_or_refuse(request.user, pk), what)

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from supervision import wording
 from supervision.admin.access import may, visible_tasks
+from supervision.admin.columns import task_name
 from supervision.engines import retry
 from supervision.errors import Conflict, SupervisionError, TaskNotFound
 from supervision.kernel import lifecycle
 from supervision.kernel.models import Task
 from supervision.kernel.states import State
+
+if TYPE_CHECKING:
+    from django.utils.functional import _StrPromise as Words
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,11 @@ class Verb:
     name: str
     grant: str
     codename: str
-    label: Promise
+    label: Words
     """On the button and in the list's menu."""
-    done: Promise
+    done: Words
     """``{0}`` is the task."""
-    meaning: Promise
+    meaning: Words
     """What will happen, on the confirmation."""
     run: Callable[..., Task]
     is_possible: Callable[[Task], bool]
@@ -59,7 +62,8 @@ VERBS = {
     verb.name: verb
     for verb in (
         Verb(
-            "pause", "pause", "pause_task", gettext_lazy("Pause"), gettext_lazy("{0} is paused, or pausing after the current step."),
+            "pause", "pause", "pause_task", gettext_lazy("Pause"),
+            gettext_lazy("{0} is paused, or pausing after the current step."),
             gettext_lazy("A running task pauses after the current step. A waiting one stays where it is."),
             lifecycle.pause, _is_pausable,
         ),
@@ -69,7 +73,8 @@ VERBS = {
             lifecycle.resume, _is_resumable,
         ),
         Verb(
-            "cancel", "cancel", "cancel_task", gettext_lazy("Cancel"), gettext_lazy("{0} is cancelled, after its clean-up."),
+            "cancel", "cancel", "cancel_task", gettext_lazy("Cancel"),
+            gettext_lazy("{0} is cancelled, after its clean-up."),
             gettext_lazy("It ends. If it ever ran, a worker lets it clean up first. This can't be taken back."),
             lifecycle.cancel, _is_endable, is_grave=True,
         ),
@@ -80,7 +85,7 @@ VERBS = {
         ),
         Verb(
             "retry", "retry", "retry_task", gettext_lazy("Retry"), gettext_lazy("{0} is tried again, as a new task."),
-            gettext_lazy("A new task with the same arguments, which keeps decisions and answers. This one stays as it is."),
+            gettext_lazy("A new task with the same arguments, decisions and answers. This one stays as it is."),
             retry, lambda task: task.is_terminal,
         ),
     )
@@ -106,7 +111,7 @@ def carry_out(verb: Verb, chosen: Sequence[tuple[UUID, int | None]], *, by: Any,
 def _one(verb: Verb, task: Task | None, pk: UUID, generation: int | None, by: Any, note: str) -> Outcome:
     if task is None or not may(by, "view_task", task) or not may(by, verb.codename, task):
         return Outcome(pk, False, str(TaskNotFound(pk)))
-    name = str(task)
+    name = task_name(task)
     if generation is None:
         return Outcome(pk, False, _("%(task)s: unchanged, for the page did not say what it showed.") % {"task": name})
     try:

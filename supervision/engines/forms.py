@@ -1,7 +1,7 @@
 """Arguments as a form, and as JSON, and back: what the annotations of a body mean.
 
 Arguments are JSON in the row. ``dump`` makes them so when a task is created, ``load`` gives the body what its
-annotations say: a Decimal, a date, an Enum's member, a row of a model, an opened upload. What has no rule stays as it is.
+annotations say: a Decimal, a date, an Enum's member, a row of a model, a stored file. What has no rule stays as it is.
 """
 
 from __future__ import annotations
@@ -85,8 +85,9 @@ def form_from(name: str, function: Callable[..., Any], sensitive: tuple[str, ...
         field = field_for(annotation, default)
         if field is None:
             raise TypeError(
-                f"Body {name!r}: no form field can be made for the parameter {argument}: {_shown(annotation)}. Annotate it "
-                "with one that has a field, pass form= a Django form, or form=None for a body that only code starts."
+                f"Body {name!r}: no form field can be made for the parameter {argument}: {_shown(annotation)}. "
+                "Give it an annotation that has one, pass form= a Django form, or form=None for a body that only code "
+                "starts."
             )
         label = argument.replace("_", " ").strip().capitalize()
         is_plain = field.required or isinstance(field, forms.BooleanField)

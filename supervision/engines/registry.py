@@ -49,6 +49,11 @@ class Body:
     form: type[django_forms.Form] | None = None
     """What a person fills in to start one; None: only code starts it."""
 
+    @property
+    def parameters(self) -> list[str]:
+        """The names of its arguments; the first parameter is the context and not among them."""
+        return list(inspect.signature(self.function).parameters)[1:]
+
     def check_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as JSON, with the signature's defaults left to the code. Raises InvalidArguments, naming each
         fault: one that the signature doesn't take or lacks, or that can't become what its annotation says."""

@@ -7,9 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from supervision.conf import settings
-from supervision.kernel import storable
+from supervision.kernel import notices, storable
 from supervision.kernel.models import Question, Task
-from supervision.kernel.states import Reason, State
+from supervision.kernel.states import DEAD_LETTER_REASONS, Reason, State, first_word
 from supervision.kernel.transition import committing, locked, retried, write
 
 EVENTS = {
@@ -34,6 +34,8 @@ def finish(
     close_questions(task)
     write(task, to=state, reason=reason, event=EVENTS[state], bump=True, actor=actor,
           payload={"reason": reason, **(payload or {})}, **columns)  # fmt: skip
+    if state == State.FAILED and first_word(reason) in DEAD_LETTER_REASONS:
+        notices.plan_dead_letter(task)
     if task.parent_id is not None:
         _count_down(task, task.parent_id)
     _end_children(task)

@@ -1,7 +1,7 @@
-"""Files of tasks: uploads and results in Django's default storage, and the sealed references that rows keep of them.
+"""Files of tasks: uploads and results in Django's default storage, and the sealed references that rows keep.
 
-A reference is JSON: ``{"stored_file": path, "name": ..., "size": ..., "seal": ...}``. The seal is made with the project's
-SECRET_KEY by whoever stored the file, so that nobody who can write an argument can name somebody else's file.
+A reference is JSON: ``{"stored_file": path, "name": ..., "size": ..., "seal": ...}``. The seal is made with
+the project's SECRET_KEY by whoever stored the file: who can write an argument can't name somebody else's file.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ class StoredFile(File):  # type: ignore[type-arg]
     """A file in the default storage, opened when it is first read; what an argument annotated so arrives as.
 
     ``name`` is what the person called it, ``path`` where it lies, ``reference`` what a result or a decision may keep.
+
+    >>> with upload.open() as file:
+    ...     rows = file.read()
     """
 
     def __init__(self, path: str, name: str, size: int) -> None:
@@ -37,11 +40,11 @@ class StoredFile(File):  # type: ignore[type-arg]
         self._opened: Any = None
 
     @property
-    def size(self) -> int:  # type: ignore[override]
+    def size(self) -> int:
         return self._size
 
     @property
-    def file(self) -> Any:  # type: ignore[override]
+    def file(self) -> Any:
         if self._opened is None:
             self._opened = default_storage.open(self.path, "rb")
         return self._opened

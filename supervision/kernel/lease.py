@@ -42,6 +42,9 @@ class Requests:
         return self.pause or bool(self.ending) or self.is_overdue
 
 
+_NOTHING = Requests()
+
+
 @dataclass
 class Taken:
     """A won take: all that the drive starts from. ``lease`` fences each of its writes."""
@@ -173,7 +176,11 @@ WITH task AS (
     INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
     SELECT id, log_length, %(event)s, %(name)s, %(payload)s::jsonb, lease, '' FROM task
 )"""
-_OBSERVED = " SELECT pause, ending, ending_reason, is_overdue, log_length FROM task"
+_OBSERVED = """
+SELECT CASE WHEN pause OR ending <> '' OR is_overdue
+            THEN ARRAY[pause::text, ending, ending_reason, is_overdue::text] END
+  FROM task
+"""
 
 _REPEATED = frozenset({"message_logged", "unwinding_started"})
 """What each drive writes again on its way to where the last one died: no sign that it will get any further."""
@@ -202,8 +209,11 @@ def record_in_transaction(
     )  # fmt: skip
     if not rows:
         raise LeaseLost
-    pause, ending, ending_reason, is_overdue, _length = rows[0]
-    return Requests(pause=pause, ending=ending, ending_reason=ending_reason, is_overdue=is_overdue)
+    asked = rows[0][0]
+    if asked is None:
+        return _NOTHING
+    pause, ending, ending_reason, is_overdue = asked
+    return Requests(pause == "true", ending, ending_reason, is_overdue == "true")
 
 
 @retried

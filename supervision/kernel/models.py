@@ -115,6 +115,7 @@ class Task(models.Model):
         blank=True,
         on_delete=models.SET_NULL,
         related_name="+",
+        db_index=False,  # supervision_task_by_owner
     )
     owner_ref = models.CharField(max_length=200, blank=True, default="")
     """The owner as text (``user:7``): stays when the user is deleted, and part of the idempotency key."""
@@ -239,6 +240,7 @@ class Task(models.Model):
             Index(fields=("body", "id"), name="supervision_task_by_body"),
             # retrying, unknown_body, the dead letters: the first word of a reason, which running tasks don't have
             Index(FirstWord("watchdog_stop_reason"), "id", condition=_HAS_REASON, name="supervision_task_by_reason"),
+            Index(fields=("owner", "id"), condition=Q(owner__isnull=False), name="supervision_task_by_owner"),
             # most work is in the default lane, which the primary key finds as fast
             Index(fields=("queue", "id"), condition=~Q(queue="default"), name="supervision_task_by_queue"),
             Index(fields=("id",), condition=Q(pause_requested_at__isnull=False) & _LIVE, name="supervision_task_held"),
@@ -248,6 +250,7 @@ class Task(models.Model):
                 condition=Q(finished_at__isnull=False),
                 name="supervision_task_finished",
             ),
+            Index(fields=("root_id",), condition=Q(root_id__isnull=False), name="supervision_task_lineage"),  # forks
             # search; only tasks that have one
             Index(fields=("idempotency_key",), condition=~Q(idempotency_key=""), name="supervision_task_search_key"),
             Index(
@@ -399,8 +402,8 @@ class Signal(models.Model):
     sent_at = models.DateTimeField(_("sent"), db_default=database_now(), editable=False)
     sent_by_ref = models.CharField(_("sent by"), max_length=200, blank=True, default="")
     position = models.BigIntegerField()
-    """The number of the log entry that recorded its arrival: the order of consumption. Negative: it came to the task that
-    this one is a fork of."""
+    """The number of the log entry that recorded its arrival: the order of consumption. Negative: it came to the task
+    that this one is a fork of."""
     consumed_in = models.BigIntegerField(null=True, blank=True)
     """The number of the log entry that consumed it."""
 

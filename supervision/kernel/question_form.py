@@ -53,8 +53,9 @@ class Ask:
     QUESTION_EXPIRES_AFTER; ``timedelta(0)`` is refused.
 
     ``answerable_by``: ``"owner"``, ``"group:finance"``, ``"user:alice"``, or a Group or user; default: whoever has the
-    permission ``answer_question``. A superuser may, too. ``not_by``: ``"asker"`` (who asked for the work), ``"owner"``,
-    or both, may not, superuser or not. ``approvals=2``, for yes/no: so many people must say yes, and the first no decides.
+    permission ``answer_question``. A superuser may, too. ``not_by``: ``"asker"`` (who asked for the work),
+    ``"owner"``, or both, may not, superuser or not. ``approvals=2``, for yes/no: so many people must say yes, and the
+    first no decides.
 
     >>> Ask("approve", "May we spend 400 EUR?", kind="yes_no", answerable_by="group:finance", not_by="asker")
     """
@@ -155,7 +156,7 @@ def validate(key: str, prompt: str, described: Mapping[str, Any], answer: Any) -
     try:
         return _field(prompt, described).clean(raw)
     except forms.ValidationError as error:
-        raise InvalidAnswer(key, list(error.messages)) from None
+        raise InvalidAnswer(key, [str(each) for each in error.messages]) from None
 
 
 def plain(cleaned: Any, store: Callable[[File[Any]], Any]) -> Any:
@@ -186,7 +187,7 @@ def has_files(cleaned: Any) -> bool:
 def _cleaned_form(key: str, form: forms.Form, described: Mapping[str, Any]) -> Any:
     if not form.is_valid():
         lines = [
-            message if name in (NON_FIELD_ERRORS, FIELD) else f"{form.fields[name].label or name}: {message}"
+            str(message) if name in (NON_FIELD_ERRORS, FIELD) else f"{form.fields[name].label or name}: {message}"
             for name, messages in form.errors.items()
             for message in messages
         ]

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from supervision.conf import settings
 from supervision.errors import AlreadyAnswered, InvalidAnswer, QuestionExpired, QuestionNotFound, QuestionWithdrawn
-from supervision.kernel import entitlement, files, question_form, storable, votes
+from supervision.kernel import entitlement, files, notices, question_form, storable, votes
 from supervision.kernel.actors import actor_ref
 from supervision.kernel.lease import Requests
 from supervision.kernel.models import Question, Task
@@ -44,6 +44,8 @@ def ask(
             row.asked_at = task.db_now
             row.expires_at = None if lifetime is None else task.db_now + lifetime
         Question.objects.using(settings.DATABASE).bulk_create(fresh)
+        # read again: bulk_create doesn't fetch a primary key that the database made
+        notices.plan_questions(_of(task).filter(key__in=[row.key for row in fresh]), task.db_now)
         waiting = len(fresh) + sum(status == Question.Status.PENDING for status in known.values())
         reason = (
             Reason.AWAITING_USER_ANSWER.of(keys[0]) if len(keys) == 1 else Reason.AWAITING_USER_ANSWERS.of(len(keys))

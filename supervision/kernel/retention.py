@@ -13,6 +13,7 @@ from supervision.errors import Refused
 from supervision.kernel import storable
 from supervision.kernel.actors import actor_ref
 from supervision.kernel.models import ERASED, Erasure, Heartbeat, LogEntry, Question, Signal, Task, Tombstone
+from supervision.kernel.notices import Notice
 from supervision.kernel.transition import committing, locked
 from supervision.kernel.votes import Vote
 
@@ -51,6 +52,7 @@ def prune(task_id: UUID | str) -> list[UUID]:
             for task in family
         )  # fmt: skip
         Vote.objects.using(database).filter(question__task_id__in=ids).delete()
+        Notice.objects.using(database).filter(task_id__in=ids).delete()
         for model in (LogEntry, Question, Signal, Heartbeat):
             model._default_manager.using(database).filter(task_id__in=ids)._raw_delete(database)
         for rows in _attached:

@@ -75,7 +75,7 @@ def consume_or_park(
     entry, and passed as ``deadline`` by later drives. ``wait`` names the wait in the log. Raises LeaseLost.
     """
     entry: dict[str, Any] = {"name": wait or name, "decisions": decisions}
-    settled = {"event": "signal_consumed", "recoveries": 0}
+    settled: dict[str, Any] = {"event": "signal_consumed", "recoveries": 0}
     with committing("consume"), locked(task_id, lease=lease) as task:
         signal = _next(task, name)
         if signal is not None:

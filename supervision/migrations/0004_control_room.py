@@ -169,6 +169,35 @@ class Migration(migrations.Migration):
                 name="supervision_task_finished",
             ),
         ),
+        migrations.AlterField(
+            model_name="task",
+            name="owner",
+            field=models.ForeignKey(
+                blank=True,
+                db_index=False,
+                null=True,
+                on_delete=django.db.models.deletion.SET_NULL,
+                related_name="+",
+                to=settings.AUTH_USER_MODEL,
+                verbose_name="owner",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="task",
+            index=models.Index(
+                condition=models.Q(("owner__isnull", False)),
+                fields=["owner", "id"],
+                name="supervision_task_by_owner",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="task",
+            index=models.Index(
+                condition=models.Q(("root_id__isnull", False)),
+                fields=["root_id"],
+                name="supervision_task_lineage",
+            ),
+        ),
         migrations.AddIndex(
             model_name="task",
             index=models.Index(

@@ -41,6 +41,14 @@ def moment(at: datetime | None, now: datetime) -> Any:
     return columns.moment(at, now)
 
 
+@register.filter
+def task_name(task: Any) -> str:
+    """What it does, and the end of its id."""
+    from supervision.admin import columns  # noqa: PLC0415
+
+    return columns.task_name(task)
+
+
 @register.simple_tag
 def progress(task: Any) -> Any:
     """The progress bar."""
@@ -70,6 +78,6 @@ def holds_banner() -> dict[str, Any]:
 @register.inclusion_tag("supervision/admin/dashboard.html", takes_context=True)
 def supervision_dashboard(context: dict[str, Any]) -> dict[str, Any]:
     """The state of everything, on the app's index."""
-    from supervision.admin import dashboard  # noqa: PLC0415
+    from supervision.admin.dashboard import describe  # noqa: PLC0415
 
-    return dashboard.describe(context["request"])
+    return describe(context["request"])

@@ -18,6 +18,7 @@ from supervision.worker import orphans, stop
 from supervision.worker.broker import Broker
 from supervision.worker.handover import ResultQueue, TaskQueue
 from supervision.worker.housekeeping import Housekeeping
+from supervision.worker.postman import Postman
 from supervision.worker.processes import Equipment, Mark, StopEvent
 from supervision.worker.readiness import readable
 from supervision.worker.roster import Roster
@@ -42,6 +43,7 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
     AFTER_GRACE_SECONDS = 5.0
     AT_ONCE_SECONDS = 2.0
     REAP_AT_END_SECONDS = 2.0
+    POST_AT_END_SECONDS = 1.0
 
     def __init__(self, broker: Broker | None = None, workers: int | None = None) -> None:
         stop.share()
@@ -59,9 +61,10 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
     def run(self) -> int:
         """Run until the stop, or until the sentinel fails; the exit status. No process is left after it."""
         self.start()
-        self._house = Housekeeping(scheduling=self.broker)
+        self._house, self._postman = Housekeeping(scheduling=self.broker), Postman()
         try:
             self._house.start()
+            self._postman.start()
             self._watch()
         finally:
             self._end()
@@ -128,6 +131,8 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
         for pid in workers:
             self._house.reap(pid)
         self._house.finish(self.REAP_AT_END_SECONDS)
+        if self._postman.is_alive():
+            self._postman.finish(self.POST_AT_END_SECONDS)
         self._gear.close()
 
 
@@ -137,6 +142,9 @@ def run_stock(broker: Broker) -> int:
     cluster: Any = django_q_cluster.Cluster(broker)
     cluster.start()
     house.start()
+    postman = Postman()
+    postman.start()
     cluster.sentinel.join()
     house.finish(1.0)
+    postman.finish(1.0)
     return int(cluster.sentinel.exitcode or 0)

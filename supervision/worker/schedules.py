@@ -1,95 +1,156 @@
-"""Rolling schedules on django-q2's own ``Schedule``: each subject of a pipeline is started again when it is due.
+"""Schedules: tasks that start by the clock, on django-q2's own ``Schedule``, whose scheduler runs in our cluster too.
 
-Put the definition beside the pipeline, in the app's ``supervised.py``, and run ``manage.py supervision_schedules`` with
-each deploy, which writes the rows that django-q2 goes by. Such a row names one function, of this module, and the
-pipeline: what is started stands in the code.
-
->>> from supervision.worker.schedules import Rolling, rolling
->>> rolling(Rolling(retraining, active_customers, every=timedelta(days=1), spread_over=timedelta(hours=6)))
+A schedule's message starts a task with an idempotency key made of the schedule and the time that it was meant for, so
+that a message delivered twice starts one. The work itself is a supervised task like any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
+import ast
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
+from django.core.exceptions import ValidationError
 from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django_q.conf import croniter
 from django_q.models import Schedule
 
-from supervision.conf import settings
-from supervision.engines.pipelines import Pipeline
-from supervision.engines.pipelines.models import Pointer
-from supervision.engines.pipelines.pipeline import subject_of
-from supervision.errors import SupervisionError
-from supervision.kernel.clock import Now
-from supervision.kernel.models import Task
+from supervision.engines import registry, start
+from supervision.errors import ConcurrencyKeyHeld, SupervisionError
+from supervision.kernel import storable
 
-FUNCTION = "supervision.worker.schedules.start_due"
+if TYPE_CHECKING:
+    from supervision.kernel.models import Task
 
+logger = logging.getLogger(__name__)
 
-@dataclass(frozen=True)
-class Rolling:
-    """Every subject that ``subjects()`` names is started ``every`` so long after its last start. Many that are due at
-    once, as on the first day, are spread over ``spread_over``. Looked at each ``look_every``."""
-
-    pipeline: Pipeline
-    subjects: Callable[[], Iterable[str | models.Model]]
-    every: timedelta
-    spread_over: timedelta = timedelta(0)
-    look_every: timedelta = timedelta(minutes=10)
-
-    def __post_init__(self) -> None:
-        if self.every <= timedelta(0) or self.look_every < timedelta(minutes=1) or self.spread_over < timedelta(0):
-            raise ValueError(f"{self.pipeline.name}: every is positive, look_every at least a minute: {self}")
+FUNCTION = "supervision.worker.schedules.run"
+OVERLAPS = {"skip": gettext_lazy("skip this time"), "allow": gettext_lazy("start another one beside it")}
 
 
-_rolling: dict[str, Rolling] = {}
+class _Ours(models.Manager["SupervisedSchedule"]):
+    def get_queryset(self) -> models.QuerySet[SupervisedSchedule]:
+        return super().get_queryset().filter(func=FUNCTION)
 
 
-def rolling(definition: Rolling) -> Rolling:
-    """Registers the schedule of a pipeline; each has one."""
-    _rolling[definition.pipeline.name] = definition
-    return definition
+class SupervisedSchedule(Schedule):  # type: ignore[misc]  # django_q is untyped
+    """Those of django-q2's schedules that start supervised tasks: the same rows, seen through their manager."""
+
+    objects = _Ours()
+
+    class Meta:
+        proxy = True
+        app_label = "supervision"
+        verbose_name = gettext_lazy("schedule")
+        verbose_name_plural = gettext_lazy("schedules")
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """What it starts: ``body``, ``arguments``, ``overlap``."""
+        try:
+            plan = ast.literal_eval(self.kwargs or "{}")
+        except (SyntaxError, ValueError):
+            return {}
+        return plan if isinstance(plan, dict) else {}
+
+    @property
+    def rhythm(self) -> str:
+        """In words: ``every 15 min``, ``cron 0 6 * * 1``."""
+        if self.schedule_type == Schedule.CRON:
+            return f"cron {self.cron}"
+        return str(_("every %(n)s min") % {"n": self.minutes})
 
 
-def install() -> list[str]:
-    """Writes the rows of django-q2 for all that is registered, and removes those of pipelines that have none any more;
-    the names. A row that is there keeps its next run, so this may be called as often as one likes."""
-    for name, definition in _rolling.items():
-        minutes = max(1, int(definition.look_every.total_seconds() // 60))
-        Schedule.objects.update_or_create(
-            name=_row(name),
-            defaults={"func": FUNCTION, "args": repr((name,)), "schedule_type": Schedule.MINUTES, "minutes": minutes,
-                      "repeats": -1},
-        )  # fmt: skip
-    Schedule.objects.filter(func=FUNCTION).exclude(name__in=[_row(name) for name in _rolling]).delete()
-    return sorted(_rolling)
+def schedule(
+    name: str,
+    body: str,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    every: timedelta | None = None,
+    cron: str = "",
+    first_run: datetime | None = None,
+    overlap: str = "skip",
+    save: bool = True,
+) -> SupervisedSchedule:
+    """Makes, or changes, the schedule of that name: a task of ``body`` ``every`` so often, or by ``cron``.
+
+    ``every`` is in whole minutes, from ``first_run`` (default: now) on; ``cron`` has five fields, in the project's time
+    zone, and needs the package croniter. ``overlap``: if the last one still lives, "skip" this time or "allow" another.
+    A body with a parameter ``scheduled_for`` is told the time it was meant for. ``save=False`` only checks. Raises
+    ValidationError for what would never run (a broken row blocks its neighbours in django-q2), UnknownBody,
+    InvalidArguments, NotStorable.
+    """
+    plan = _plan(name, body, arguments or {}, overlap)
+    existing = SupervisedSchedule.objects.filter(name=name).first()
+    row = existing or SupervisedSchedule(name=name, func=FUNCTION)
+    row.kwargs = repr(plan)
+    row.repeats = -1
+    row.intended_date_kwarg = "scheduled_for"
+    row.next_run = first_run or timezone.now()
+    if (every is None) == (not cron):
+        raise ValidationError(_("Say either how often or when: every= or cron=."))
+    if every is not None:
+        minutes, rest = divmod(every, timedelta(minutes=1))
+        if rest or not 1 <= minutes <= 32_767:
+            raise ValidationError(_("every= is a whole number of minutes, from 1 to 32767."))
+        row.schedule_type, row.minutes, row.cron = Schedule.MINUTES, minutes, None
+    else:
+        row.schedule_type, row.cron, row.minutes = Schedule.CRON, _valid_cron(cron), None
+        row.next_run = row.calculate_next_run()
+    if save:
+        row.save()
+    return row
 
 
-def start_due(name: str) -> int:
-    """Starts what is due of that pipeline's schedule; how many. What django-q2 calls; may be called at any time, and
-    by several at once: a subject has one live run."""
-    definition = _rolling.get(name)
-    if definition is None:
-        raise SupervisionError(f"No rolling schedule of {name!r} is registered here; see supervision.worker.schedules.")
-    subjects = {subject_of(subject): subject for subject in definition.subjects()}
-    busy = _live(name) | _recent(name, definition.every)
-    due = [subject for text, subject in subjects.items() if text not in busy]
-    definition.pipeline.start_all(due, spread_over=definition.spread_over, by="schedule")
-    return len(due)
+def _plan(name: str, body: str, arguments: Mapping[str, Any], overlap: str) -> dict[str, Any]:
+    storable.name(name, place="name", longest=100)
+    if overlap not in OVERLAPS:
+        raise ValidationError(_("overlap= is one of %(known)s.") % {"known": ", ".join(OVERLAPS)})
+    known = registry.get(body)
+    storable.encode(dict(arguments), place="arguments", limit="MAX_ARGUMENTS_BYTES")
+    known.check_arguments({**arguments, **_told(known, "")})
+    return {"name": name, "body": body, "arguments": dict(arguments), "overlap": overlap}
 
 
-def _live(name: str) -> set[str]:
-    return set(Task.objects.using(settings.DATABASE).live().filter(body=name).values_list("subject", flat=True))
+def _valid_cron(cron: str) -> str:
+    if not croniter:
+        raise ValidationError(_("Cron expressions need the package croniter: pip install croniter."))
+    if len(cron.split()) != 5 or not croniter.is_valid(cron):
+        raise ValidationError(
+            _("“%(cron)s” is no cron expression: it has five fields, for example 30 6 * * 1-5.") % {"cron": cron}
+        )
+    return cron
 
 
-def _recent(name: str, every: timedelta) -> set[str]:
-    """Subjects whose last run was started less than ``every`` ago."""
-    last: Any = Pointer.objects.using(settings.DATABASE).filter(pipeline=name, run__created_at__gt=Now() - every)
-    return set(last.values_list("subject", flat=True))
+def _told(known: registry.Body, scheduled_for: str) -> dict[str, str]:
+    """The time it was meant for, for a body that has a parameter for it."""
+    return {"scheduled_for": scheduled_for} if "scheduled_for" in known.parameters else {}
 
 
-def _row(name: str) -> str:
-    return f"supervision: {name}"[:100]
+def run(name: str, body: str, arguments: dict[str, Any], overlap: str, scheduled_for: str = "", **_more: Any) -> None:
+    """What a schedule's message calls: starts the task. Nothing escapes: django-q2 would deliver it again for ever."""
+    try:
+        task = _start(name, body, arguments, overlap, scheduled_for)
+    except ConcurrencyKeyHeld as held:
+        logger.info("schedule %s: skipped at %s, task %s still lives", name, scheduled_for, held.task.pk)
+    except SupervisionError as error:
+        logger.error("schedule %s: nothing was started at %s: %s", name, scheduled_for, error)
+    else:
+        logger.info("schedule %s: task %s for %s", name, task.pk, scheduled_for)
+
+
+def _start(name: str, body: str, arguments: dict[str, Any], overlap: str, scheduled_for: str) -> Task:
+    known = registry.get(body)
+    return start(
+        body,
+        {**arguments, **_told(known, scheduled_for)},
+        subject=name,
+        idempotency_key=f"schedule:{name}:{scheduled_for}",
+        concurrency_key=f"schedule:{name}" if overlap == "skip" else "",
+        by=f"schedule {name}",
+    )

@@ -4,6 +4,9 @@ import time
 
 from supervision.engines import Context
 from supervision.engines.bodies import body
+from tests.bodies import releases
+
+__all__ = ["releases"]
 
 
 @body("steps")

@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from django import forms
 from django.contrib.auth.models import Group, Permission, User
+from django.core.files.base import ContentFile
 
-from supervision.engines import Context, Failure, StoredFile, question_form, registry, store
+from supervision.engines import Ask, Context, Failure, StoredFile, question_form, registry, store
 from supervision.engines.bodies import body
 from supervision.kernel.models import Question, Task
 
@@ -65,7 +66,7 @@ def bodies() -> Iterator[None]:
         urgent: bool = False,
         upload: StoredFile | None = None,
     ) -> dict[str, Any]:
-        seen = {
+        seen: dict[str, Any] = {
             "amount": type(amount).__name__,
             "day": type(day).__name__,
             "colour": colour.name,
@@ -75,12 +76,26 @@ def bodies() -> Iterator[None]:
             "urgent": urgent,
         }
         if upload is not None:
-            assert isinstance(upload, StoredFile)
-            seen["upload"] = upload.read().decode()
-            from django.core.files.base import ContentFile
-
+            with upload.open() as opened:
+                seen["upload"] = opened.read().decode()
             seen["copy"] = store(ContentFile(b"copied", name="copy.txt")).reference
         return seen
+
+    @body("admin.import", label="Import a file")
+    def import_file(task: Context, *, upload: StoredFile, rows: int = 4) -> dict[str, Any]:
+        """Reads a file, and asks which column it is about."""
+        with upload.open() as opened:
+            columns = opened.readline().decode().strip().split(",")
+        column = task.ask("column", "Which column is it about?", choices=columns)
+        for row in range(task.decisions.get("row", 0), rows):
+            task.progress(row + 1, rows, "rows")
+            task.checkpoint(row=row + 1)
+        copy = store(ContentFile(column.encode(), name="column.txt"))
+        return {"column": column, "output": copy.reference}
+
+    @body("admin.both")
+    def both(task: Context) -> Any:
+        return task.ask_all([Ask("one", "What comes first?"), Ask("two", "What comes second?")])
 
     @body("admin.code_only", form=None)
     def code_only(task: Context, *, thing: object = None) -> None: ...

@@ -191,7 +191,7 @@ def test_a_secret_is_on_no_page(client: Client) -> None:
     answer(task, {"words": "Hello"})
     run_until_idle()
     assert fresh(task).current_state == "completed"
-    question = task.questions.get()  # type: ignore[attr-defined]
+    question = task.questions.get()
     whole = "admin:supervision_task_whole"
     for address in (
         LIST, f"{INBOX}?status=answered", page_of(task), f"{page_of(task)[:-7]}live/",
@@ -223,5 +223,5 @@ def test_the_dashboard_counts_and_says_what_waits(client: Client) -> None:
     html = text_of(client.get("/admin/supervision/"))
     assert "questions wait for you" in html
     assert "incident 7" in html
-    assert "<svg class=\"sv-chart\"" in html
+    assert '<svg class="sv-chart"' in html
     assert "style=" not in html.split("sv-dashboard")[1].split("</main>")[0].split("module")[0]

@@ -18,9 +18,9 @@ from supervision.engines.pipelines.models import Pointer, Visit
 from supervision.errors import SupervisionError
 from supervision.kernel.models import Task
 from supervision.testing import run_until_idle, travel
-from supervision.worker import schedules
+from supervision.worker import rolling as rollings
 from supervision.worker.broker import Broker
-from supervision.worker.schedules import Rolling, rolling
+from supervision.worker.rolling import Rolling, rolling
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +29,7 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 def training(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipeline]:
-    monkeypatch.setattr(schedules, "_rolling", {})
+    monkeypatch.setattr(rollings, "_rolling", {})
     yield Pipeline("training", initial="POLL", terminal={"DONE": "completed"}, states={
         "POLL": State(lambda run: "quick" in run.params, "SAVE", "POLL", False, poll_every=timedelta(hours=30)),
         "SAVE": State(lambda run: None, "DONE", "POLL", True),
@@ -100,45 +100,45 @@ def test_what_is_due_is_started_and_nothing_else(training: Pipeline) -> None:
     training.start("a")
     training.start("b", {"quick": True})
     run_until_idle()
-    assert schedules.start_due("training") == 2
+    assert rollings.start_due("training") == 2
     starts = Task.objects.filter(subject__in=["c", "d"]).order_by("id").values_list("wake_at", flat=True)
     assert starts[1] - starts[0] == timedelta(hours=2)  # type: ignore[operator]
-    assert schedules.start_due("training") == 0
+    assert rollings.start_due("training") == 0
     with travel(DAY + timedelta(minutes=1)):
         run_until_idle()
-        assert schedules.start_due("training") == 1, "b ended and is due again, the others are still at it"
+        assert rollings.start_due("training") == 1, "b ended and is due again, the others are still at it"
     assert Task.objects.filter(subject="b").count() == 2
     assert Task.objects.filter(subject="b").latest("id").created_by_ref == "schedule"
 
 
 def test_an_unknown_schedule_is_told(training: Pipeline) -> None:
     with pytest.raises(SupervisionError, match="No rolling schedule"):
-        schedules.start_due("training")
+        rollings.start_due("training")
 
 
 def test_the_rows_of_django_q_follow_the_code(training: Pipeline) -> None:
-    assert run("supervision_schedules") == "No rolling schedule is defined.\n"
+    assert run("supervision_rolling") == "No rolling schedule is defined.\n"
     rolling(Rolling(training, lambda: [], every=DAY, look_every=timedelta(minutes=15)))
-    assert run("supervision_schedules") == "Scheduled: training.\n"
+    assert run("supervision_rolling") == "Scheduled: training.\n"
     row = Schedule.objects.get()
-    assert (row.func, row.args, row.minutes, row.repeats) == (schedules.FUNCTION, "('training',)", 15, -1)
+    assert (row.func, row.args, row.minutes, row.repeats) == (rollings.FUNCTION, "('training',)", 15, -1)
     Schedule.objects.update(next_run=timezone.now() + DAY)
     later = Schedule.objects.get().next_run
-    run("supervision_schedules")
+    run("supervision_rolling")
     assert Schedule.objects.get().next_run == later
     Schedule.objects.create(name="somebody else's", func="math.sqrt", args="4")
-    schedules._rolling.clear()
-    run("supervision_schedules")
+    rollings._rolling.clear()
+    run("supervision_rolling")
     assert [row.name for row in Schedule.objects.all()] == ["somebody else's"]
 
 
 def test_django_q_hands_out_what_starts_them(training: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("django_q.scheduler.close_old_django_connections", lambda: None)  # the test's transaction
     rolling(Rolling(training, lambda: ["a"], every=DAY))
-    schedules.install()
+    rollings.install()
     scheduler(broker=Broker())
-    message = OrmQ.objects.get().task()
-    assert (message["func"], message["args"]) == (schedules.FUNCTION, ("training",))
+    message = OrmQ.objects.get().task
+    assert (message["func"], message["args"]) == (rollings.FUNCTION, ("training",))
 
 
 @pytest.mark.parametrize("wrong", [{"every": timedelta(0)}, {"every": DAY, "look_every": timedelta(seconds=5)}])

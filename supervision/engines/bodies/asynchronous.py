@@ -24,7 +24,7 @@ from supervision.engines import steps
 from supervision.engines.context import Context
 from supervision.engines.registry import Body
 from supervision.engines.steps import ONCE, Retry
-from supervision.errors import StepTimedOut, SupervisionError
+from supervision.errors import StepFailed, StepTimedOut, SupervisionError
 from supervision.kernel.models import Signal
 from supervision.kernel.question_form import Ask
 
@@ -59,13 +59,22 @@ class AsyncBodyEngine:
         thread.join()
         try:
             return outcome.result()
-        except BaseExceptionGroup:
-            # a TaskGroup wraps what ends the drive
+        except BaseExceptionGroup as group:
+            # a TaskGroup wraps what ends the drive, and the step that failed
             if context.ended is not None:
                 raise context.ended from None
             if context.unwinding is not None:
                 raise context.unwinding from None
+            _, rest = group.split(StepFailed)
+            if rest is None:
+                raise _first(group) from group
             raise
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 class _Bridge:

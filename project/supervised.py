@@ -1,0 +1,5 @@
+"""The example work of the demo, found by ``supervision`` at start."""
+
+from project import normalising, onboarding
+
+__all__ = ["normalising", "onboarding"]

@@ -1,0 +1,87 @@
+"""Schedules: what starts by the clock, when next, and a simple form for another one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from supervision.engines import registry
+from supervision.errors import SupervisionError
+from supervision.worker.schedules import OVERLAPS, SupervisedSchedule, schedule
+
+
+class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
+    """What, with which arguments, and either how often or by which cron expression."""
+
+    name = forms.CharField(max_length=100, label=gettext_lazy("Name"))
+    body = forms.ChoiceField(label=gettext_lazy("Body"))
+    arguments = forms.JSONField(label=gettext_lazy("Arguments"), required=False, initial=dict,
+                                help_text=gettext_lazy('As JSON, for example {"customer": 7}.'))  # fmt: skip
+    every = forms.IntegerField(label=gettext_lazy("Every … minutes"), required=False, min_value=1, max_value=9999)
+    cron = forms.CharField(label=gettext_lazy("Or by cron"), required=False,
+                           help_text=gettext_lazy("Five fields, project's time zone: 30 6 * * 1-5."))  # fmt: skip
+    overlap = forms.ChoiceField(label=gettext_lazy("If the last one still lives"), choices=[*OVERLAPS.items()])
+
+    class Meta:
+        model = SupervisedSchedule
+        fields = ("name",)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        body = self.fields["body"]
+        assert isinstance(body, forms.ChoiceField)  # noqa: S101
+        body.choices = [(each.name, f"{each.label} ({each.name})") for each in registry.bodies()]
+        plan = self.instance.plan if self.instance.pk else {}
+        if plan:
+            self.initial.update({key: plan.get(key) for key in ("body", "arguments", "overlap")})
+            self.initial.update(every=self.instance.minutes, cron=self.instance.cron)
+            self.fields["name"].disabled = True
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        if not self.instance.pk and SupervisedSchedule.objects.filter(name=name).exists():
+            raise ValidationError(_("There is a schedule of that name already."))
+        return name
+
+    def clean(self) -> dict[str, Any]:
+        """Saves nothing: tries what ``schedule`` will check, so that its refusal stands in the form."""
+        data: dict[str, Any] = super().clean() or {}
+        if not self.errors:
+            try:
+                _apply(data, save=False)
+            except SupervisionError as refusal:
+                raise ValidationError(str(refusal)) from None
+        return data
+
+
+class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """The list with the next run of each; added, changed and deleted with Django's own permissions."""
+
+    form = ScheduleForm
+    list_display = ("name", "what", "rhythm", "next_run")
+    ordering = ("next_run",)
+    search_fields = ("name",)
+
+    @admin.display(description=gettext_lazy("starts"))
+    def what(self, row: SupervisedSchedule) -> str:
+        return str(row.plan.get("body", "?"))
+
+    @admin.display(description=gettext_lazy("when"))
+    def rhythm(self, row: SupervisedSchedule) -> str:
+        return row.rhythm
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        obj.pk = _apply(form.cleaned_data).pk
+
+
+def _apply(data: dict[str, Any], *, save: bool = True) -> SupervisedSchedule:
+    every = timedelta(minutes=data["every"]) if data.get("every") else None
+    return schedule(data["name"], data["body"], data.get("arguments") or {}, every=every, cron=data.get("cron") or "",
+                    overlap=data["overlap"], save=save)  # fmt: skip
