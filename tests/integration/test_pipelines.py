@@ -529,7 +529,7 @@ def test_a_hundred_thousand_transitions_keep_the_stack_flat_and_memory_constant(
         if "moved AS" not in query:
             return execute(query, parameters)
         moves += 1
-        return [(False, "", "", False, moves)]
+        return [(None,)]
 
     work = endless(100_000, look)
     taken = lease.take(work.start("x").pk, 0)
