@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
@@ -68,7 +69,6 @@ class Context(Family, Compensating, Durable):
         self._pulse = pulse
         self._stopping = stopping
         self._thread = threading.get_ident()
-        self._answers: dict[str, Any] | None = None
         self._secrets = masking.secrets_of(taken.arguments, taken.sensitive)
         self._decided = storable.encode(taken.decisions, place="decisions", limit="MAX_DECISIONS_BYTES")
         self._requests = taken.requests
@@ -123,10 +123,12 @@ class Context(Family, Compensating, Durable):
 
     @property
     def answers(self) -> Mapping[str, Any]:
-        """Key -> answer of every answered question of this task."""
+        """Key -> answer of every answered question of this task (in a pipeline: of this visit)."""
         if self._answers is None:
             with self._kernel():
-                self._answers = questions.answers_of(self.id)
+                answers = questions.answers_of(self.id)
+            scope = self._scope
+            self._answers = {key[len(scope) :]: answers[key] for key in answers if key.startswith(scope)}
         return self._answers
 
     # --- the calls
@@ -180,7 +182,8 @@ class Context(Family, Compensating, Durable):
         self._refuse_in_step("ask")
         self._enter(keys[0], is_recorded=False)
         with self._kernel():
-            refused = questions.ask(self.id, self._taken.lease, asks, decisions=self._changed())
+            scoped = [replace(each, key=self._scope + each.key) for each in asks] if self._scope else asks
+            refused = questions.ask(self.id, self._taken.lease, scoped, decisions=self._changed())
         self._refuse(refused, keys[0])
         raise self._end(QuestionAsked(keys[0]))
 

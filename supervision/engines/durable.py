@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
@@ -38,6 +38,7 @@ from supervision.errors import (
 )
 from supervision.kernel import crash, log, masking, signals_in, sql, storable, waits
 from supervision.kernel import lease as leases
+from supervision.kernel.branches import Branch
 from supervision.kernel.models import Signal
 from supervision.kernel.states import Reason
 
@@ -69,16 +70,24 @@ class Durable:
     remember_to_undo: Callable[..., None]
 
     def _start_remembering(self) -> None:
+        self._step: str | None = None
+        self._begin_part("", after=self._taken.replay_from)
+
+    def _begin_part(self, scope: str, *, after: int | None) -> None:
+        """From here on calls have names of their own, behind ``scope``, and find what was recorded after the entry of
+        that number. None: nothing can have been. For an engine whose tasks consist of parts."""
+        self._scope = scope
+        self._replay_after = after
         self._replayed: Replay | None = None
         self._names = Names()
-        self._step: str | None = None
+        self._answers: dict[str, Any] | None = None
 
     @property
     def _replay(self) -> Replay:
-        """Read at the first memoised call of the drive, in one query."""
+        """Read at the first memoised call of the drive, or of a part of it, in one query."""
         if self._replayed is None:
             with self._kernel():
-                self._replayed = Replay(self._taken.task_id, after=self._taken.replay_from)
+                self._replayed = Replay(self._taken.task_id, after=self._replay_after)
         return self._replayed
 
     @property
@@ -193,7 +202,7 @@ class Durable:
                 f"{base!r} needs a key=: this body skips ahead by its decisions, so the occurrence of a call says "
                 "nothing about which one it is."
             )
-        return self._names.name(base, key)
+        return self._scope + self._names.name(base, key)
 
     # --- replay
 
@@ -357,13 +366,15 @@ class Durable:
             place=full, limit="MAX_PAYLOAD_BYTES"))  # fmt: skip
         return StepFailed(full, kind, message, attempts)
 
-    def _write(self, event: str, name: str, payload: str, *, compensations: int = 0) -> None:
+    def _write(
+        self, event: str, name: str, payload: str, *, compensations: int = 0, branches: Sequence[Branch] = ()
+    ) -> None:
         """A record under a name; what was requested meanwhile is observed by the next call."""
         with self._kernel():
             changed = self._changed()
             self._requests = leases.checkpoint(
                 self._taken.task_id, self._taken.lease, event=event, name=name, payload=payload,
-                decisions=None if changed is None else self._decided, compensations=compensations,
+                decisions=None if changed is None else self._decided, compensations=compensations, branches=branches,
             )  # fmt: skip
 
     def _clean(self, error: BaseException) -> str:
@@ -436,8 +447,10 @@ class Durable:
         """The key of a question about this intention and no other: rounds of ``continue_as_new`` count their
         intentions from 1 again, but the task's questions stay; and names may be longer than keys."""
         rounds = [f"round {self._taken.round}"] if self._taken.round else []
-        key = ":".join(["uncertain", full, str(intention), *rounds, *more])
-        return key if len(key) <= 200 else f"{key[:150]}…{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+        key = ":".join(["uncertain", full.removeprefix(self._scope), str(intention), *rounds, *more])
+        longest = 200 - len(self._scope)  # which comes before it
+        digest = hashlib.sha256(key.encode()).hexdigest()[:32]
+        return key if len(key) <= longest else f"{key[: longest - 50]}…{digest}"
 
     def _last_beat(self) -> str:
         """Of the worker that was lost, from the reaper's entry."""

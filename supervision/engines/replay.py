@@ -36,14 +36,16 @@ class Recorded:
 
 
 class Replay:
-    """The recorded part of one task, from its ``replay_from`` on."""
+    """What is recorded of one task after the entry of number ``after``; None: nothing can be, so nothing is read."""
 
-    def __init__(self, task_id: UUID, *, after: int) -> None:
+    def __init__(self, task_id: UUID, *, after: int | None) -> None:
         self._task_id = task_id
         self._by_name: dict[str, Recorded] = {}
         self._payloads: dict[int, str] = {}
         self.has_begun_to_unwind = False
         self._windows: OrderedDict[int, dict[int, str]] = OrderedDict()
+        if after is None:
+            return
         for number, event, name, payload in log.recorded(task_id, after=after, whole=_WHOLE):
             if payload is not None:
                 self._payloads[number] = payload

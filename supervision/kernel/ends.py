@@ -32,10 +32,7 @@ def finish(
 ) -> None:
     """Writes the terminal ``state`` of the locked ``task`` and closes what hangs on it. Its pending questions are
     withdrawn, or expired where their time is up."""
-    for question in Question.objects.using(settings.DATABASE).filter(task_id=task.pk).pending().order_by("pk"):
-        is_late = question.expires_at is not None and question.expires_at <= task.db_now
-        question.status = Question.Status.EXPIRED if is_late else Question.Status.WITHDRAWN
-        question.save(update_fields=["status"])
+    close_questions(task)
     write(task, to=state, reason=reason, event=EVENTS[state], bump=True, actor=actor,
           payload={"reason": reason, **(payload or {})}, **columns)  # fmt: skip
     if state == State.FAILED and first_word(reason) in DEAD_LETTER_REASONS:
@@ -43,6 +40,14 @@ def finish(
     if task.parent_id is not None:
         _count_down(task, task.parent_id)
     _end_children(task)
+
+
+def close_questions(task: Task) -> None:
+    """Nobody needs the answers to the pending questions of the locked ``task`` any more."""
+    for question in Question.objects.using(settings.DATABASE).filter(task_id=task.pk).pending().order_by("pk"):
+        is_late = question.expires_at is not None and question.expires_at <= task.db_now
+        question.status = Question.Status.EXPIRED if is_late else Question.Status.WITHDRAWN
+        question.save(update_fields=["status"])
 
 
 def _count_down(child: Task, parent_id: UUID) -> None:

@@ -6,14 +6,16 @@ Every write of a worker carries its lease. The statements of the hot path stand 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from supervision.errors import LeaseLost
+from supervision.kernel import branches as branching
 from supervision.kernel import crash, sql, storable
+from supervision.kernel.branches import Branch
 from supervision.kernel.identity import Worker, host_identity
 from supervision.kernel.models import Task
 from supervision.kernel.reaping import reap, reap_process
@@ -152,11 +154,12 @@ WITH task AS (
            locked_decisions = COALESCE(%(decisions)s::jsonb, locked_decisions)
      WHERE id = %(task_id)s::uuid AND lease = %(lease)s AND current_state = 'running'
     RETURNING id, log_length, lease, pause_requested_at IS NOT NULL AS pause, ending, ending_reason,
-              COALESCE(expires_at <= supervision_now_v1(), false) AS is_overdue
+              COALESCE(expires_at <= supervision_now_v1(), false) AS is_overdue, supervision_now_v1() AS now
 ), entry AS (
     INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
     SELECT id, log_length, %(event)s, %(name)s, %(payload)s::jsonb, lease, '' FROM task
-)
+)"""
+_OBSERVED = """
 SELECT CASE WHEN pause OR ending <> '' OR is_overdue
             THEN ARRAY[pause::text, ending, ending_reason, is_overdue::text] END
   FROM task
@@ -175,15 +178,16 @@ def record_in_transaction(
     payload: str,
     decisions: str | None = None,
     compensations: int = 0,
+    branches: Sequence[Branch] = (),
 ) -> Requests:
     """``checkpoint`` as the last statement of the caller's open transaction: an atomic step's record, which commits
     with the author's effects or not at all. The effects come first, so the task's row is locked last."""
     rows = sql.run(
-        _CHECKPOINT,
+        _CHECKPOINT + branching.spliced(branches) + _OBSERVED,
         {
             "task_id": str(task_id), "lease": lease, "event": event, "name": name, "payload": payload,
             "decisions": decisions, "is_progress": event not in _REPEATED or decisions is not None,
-            "compensations": compensations,
+            "compensations": compensations, **branching.parameters(branches),
         },
     )  # fmt: skip
     if not rows:
@@ -205,18 +209,20 @@ def checkpoint(
     payload: str = "{}",
     decisions: str | None = None,
     compensations: int = 0,
+    branches: Sequence[Branch] = (),
 ) -> Requests:
     """Makes progress durable: one statement, one round trip, one commit. Returns what was asked of the task meanwhile.
 
     ``payload`` and ``decisions`` are JSON texts from ``storable.encode``; None leaves the decisions as they are.
-    ``compensations`` is 1 for a step that has one, -1 for a step undone. Raises LeaseLost, having written nothing,
-    unless the task runs under this lease. A task past its expiry is recorded all the same (the work was done) and says
-    so.
+    ``compensations`` is 1 for a step that has one, -1 for a step undone; ``branches`` write an engine's own rows in the
+    same statement. Raises LeaseLost, having written nothing, unless the task runs under this lease. A task past its
+    expiry is recorded all the same (the work was done) and says so.
     """
     crash.point("checkpoint:before_commit")
     requests = record_in_transaction(
-        task_id, lease, event=event, name=name, payload=payload, decisions=decisions, compensations=compensations
-    )
+        task_id, lease, event=event, name=name, payload=payload, decisions=decisions, compensations=compensations,
+        branches=branches,
+    )  # fmt: skip
     crash.point("checkpoint:after_commit")
     return requests
 
@@ -236,12 +242,14 @@ def park(
     decisions: Mapping[str, Any] | None = None,
     name: str = "",
     while_ending: bool = False,
+    branches: Sequence[Branch] = (),
 ) -> None:
     """Parks the running task; due after ``wake_after`` of the database's clock, or when somebody wakes it if None.
 
     For waits that nothing outside can satisfy meanwhile; a wait for an answer or a signal checks it under the lock and
-    has a verb of its own. ``decisions``, where given, become the row's in the same commit. A task that is being ended
-    is due at once instead, unless ``while_ending``. Raises LeaseLost.
+    has a verb of its own. ``decisions``, where given, become the row's in the same commit, and ``branches`` write an
+    engine's own rows in it. A task that is being ended is due at once instead, unless ``while_ending``. Raises
+    LeaseLost.
     """
     with committing("park"), locked(task_id, lease=lease) as task:
         wake_at = (
@@ -263,6 +271,7 @@ def park(
             wake_at=wake_at,
             decisions=decisions,
         )
+        branching.run(task_id, branches)
 
 
 # --- beat -------------------------------------------------------------------------------------------------------------

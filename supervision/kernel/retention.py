@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 from uuid import UUID
 
 from django.utils.translation import gettext as _
@@ -15,6 +16,24 @@ from supervision.kernel.models import ERASED, Erasure, Heartbeat, LogEntry, Ques
 from supervision.kernel.notices import Notice
 from supervision.kernel.transition import committing, locked
 from supervision.kernel.votes import Vote
+
+
+class Attached(Protocol):
+    """An engine's rows that hang on tasks. Called inside the transaction of ``prune`` or ``erase``, doors open."""
+
+    def prune(self, task_ids: Sequence[UUID]) -> None:
+        """Removes the rows of these tasks."""
+
+    def erase(self, task_id: UUID) -> None:
+        """Replaces a person's data in the rows of this task."""
+
+
+_attached: list[Attached] = []
+
+
+def attach(rows: Attached) -> None:
+    """From now on these rows leave, and are erased, with their tasks."""
+    _attached.append(rows)
 
 
 def prune(task_id: UUID | str) -> list[UUID]:
@@ -35,8 +54,9 @@ def prune(task_id: UUID | str) -> list[UUID]:
         Vote.objects.using(database).filter(question__task_id__in=ids).delete()
         Notice.objects.using(database).filter(task_id__in=ids).delete()
         for model in (LogEntry, Question, Signal, Heartbeat):
-            rows = model._default_manager.using(database).filter(task_id__in=ids)
-            rows._raw_delete(database)
+            model._default_manager.using(database).filter(task_id__in=ids)._raw_delete(database)
+        for rows in _attached:
+            rows.prune(ids)
         for pk in reversed(ids):  # children first
             Task.objects.using(database).filter(pk=pk)._raw_delete(database)
     return ids
@@ -82,3 +102,5 @@ def erase(task_id: UUID | str, *, by: Any, note: str = "") -> None:
         answered.update(answer=ERASED)
         Question.objects.using(database).filter(task_id=task.pk).update(prompt="", form={})
         Vote.objects.using(database).filter(question__task_id=task.pk).update(note="")
+        for rows in _attached:
+            rows.erase(task.pk)

@@ -122,7 +122,7 @@ def drive_one(task_id: UUID | str, task_lease: int, *, stopping: Callable[[], bo
         return True
     try:
         with beating(taken.task_id, taken.lease, thread=thread) as heart:
-            _run(body, taken, Context(taken, pulse=heart, stopping=stopping))
+            _run(body, taken, body.engine.context(taken, pulse=heart, stopping=stopping))
     except LeaseLost:
         logger.warning("task %s was taken over; this worker records nothing more", taken.task_id)
     except ConnectionLost:
@@ -242,6 +242,8 @@ class _Failed:
         reason = Reason.BODY_FAILED.of(kind)
         if isinstance(error, StepFailed):
             reason = Reason.RETRIES_EXHAUSTED.of(error.step)
+        elif isinstance(error, Failure) and error.stop_reason:
+            reason = error.stop_reason
         return cls(kind, reason, (message if is_told else details["error"]) or kind, details)
 
     def instead(self, reason: Reason, about: str = "") -> _Failed:

@@ -37,6 +37,9 @@ _inside: ContextVar[str] = ContextVar("supervision_step", default="")
 class AsyncBodyEngine:
     """Runs the coroutine to its end; what it returns or raises is what a plain body would."""
 
+    context = Context
+    keeps_steps = True
+
     def run(self, body: Body, context: Context) -> Any:
         arguments = body.load_arguments(context.arguments)
         bridge = _Bridge()
