@@ -32,8 +32,8 @@ from supervision.errors import (
     SupervisionError,
     WorkerStopping,
 )
+from supervision.kernel import ends, masking, questions, sql, storable
 from supervision.kernel import lease as leases
-from supervision.kernel import masking, questions, sql, storable
 from supervision.kernel.lease import Requests, Taken
 from supervision.kernel.question_form import Ask
 from supervision.kernel.states import Reason, State
@@ -220,6 +220,14 @@ class Context(Family, Compensating, Durable):
         self._decided = decided
         return self._decisions
 
+    @property
+    def has_begun_to_unwind(self) -> bool:
+        """Whether this or an earlier drive has told the body of its end, or undone a step: then it can't complete."""
+        return self.unwinding is not None or (
+            bool(self._taken.requests.ending)
+            and (self._taken.requests.ending == State.FAILED or self._replay.has_begun_to_unwind)
+        )
+
     def _must_end(self) -> bool:
         """Whether the next new call would end the drive or raise ``Cancelled``. Raises what has ended it already."""
         self._go_on()
@@ -254,7 +262,8 @@ class Context(Family, Compensating, Durable):
         if self.unwinding is None:
             reason = requests.ending_reason or Reason.EXPIRED.value
             self.unwinding = Cancelled(requests.ending or State.EXPIRED, reason)
-            self._record("unwinding_started", call, {"reason": reason})
+            with self._kernel():
+                ends.begin_unwinding(self.id, self._taken.lease, call[:400])
         return self.unwinding
 
     def _park(self, reason: Reason) -> None:
@@ -292,11 +301,11 @@ class Context(Family, Compensating, Durable):
         except DriveEnded as end:
             self.ended = end
             raise
-        except SupervisionError:
-            self._decided = before  # nothing was written: the next record takes the decisions along
-            raise
         except DatabaseError as error:
             self._decided = before
             if sql.is_connection_lost(error):
                 raise self._end(ConnectionLost()) from error
+            raise
+        except BaseException:
+            self._decided = before  # nothing was written: the next record takes the decisions along
             raise

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from django.db import DatabaseError, transaction
 from django.utils.translation import gettext as _
@@ -24,6 +24,7 @@ from supervision.engines.replay import Names, Recorded, Replay
 from supervision.engines.steps import ONCE, Retry
 from supervision.errors import (
     AwaitingSignal,
+    Cancelled,
     ConnectionLost,
     ContinuedAsNew,
     Failure,
@@ -62,6 +63,7 @@ class Durable:
     _requests: leases.Requests
     _decisions: dict[str, Any]
     _has_read_decisions: bool
+    unwinding: Cancelled | None
     ask: Callable[..., Any]
     _unwind: Callable[..., Any]
     _go_on: Callable[[], None]
@@ -97,7 +99,8 @@ class Durable:
         """The key of the step of that full name."""
         if not step:
             raise SupervisionError("task.idempotency_key is of a step: read it inside one.")
-        return f"{self._taken.root_id}:{step}"
+        rounds = f"@{self._taken.round}" if self._taken.round else ""
+        return f"{self._taken.root_id}{rounds}:{step}"
 
     def step(
         self,
@@ -163,9 +166,7 @@ class Durable:
         found = self._replay.get(full)
         self._enter(full, is_recorded=bool(found and found.outcome))
         if found is not None and found.outcome:
-            payload = self._replay.payload(found.number)
-            return Signal(pk=payload["signal"], task_id=self._taken.task_id, name=name, payload=payload.get("payload"),
-                          consumed_in=found.number) if payload["signal"] else None  # fmt: skip
+            return signals_in.replayed(self._taken.task_id, found.number, self._replay.payload(found.number))
         with self._kernel():
             came = signals_in.consume_or_park(
                 self._taken.task_id, self._taken.lease, name, timeout=timeout, deadline=self._deadline(found),
@@ -215,15 +216,22 @@ class Durable:
         payload = self._replay.payload(found.number)
         differs = [what for what in ("function", "digest") if payload.get(what) != call[what]]
         if differs:
-            reason = Reason.REPLAY_MISMATCH.of(full)
-            with self._kernel():
-                leases.park(self._taken.task_id, self._taken.lease, reason,
-                            payload={"recorded": {what: payload.get(what) for what in differs},
-                                     "called": {what: call[what] for what in differs}})  # fmt: skip
-            raise self._end(ReplayMismatch(reason))
+            self._park_mismatch(full, {what: payload.get(what) for what in differs}, call)
         if found.outcome == "step_failed":
             raise StepFailed(full, payload["error_type"], payload["error"], payload["attempts"])
         return payload["result"]
+
+    def _park_mismatch(self, full: str, recorded: Mapping[str, Any], called: Mapping[str, str]) -> NoReturn:
+        """The code calls something else under a recorded name: for an operator; or, if the task is being ended, the
+        point up to which it can be replayed."""
+        if self._requests.ending or self._requests.is_overdue:
+            raise self._unwind(self._requests, full)
+        reason = Reason.REPLAY_MISMATCH.of(full)
+        with self._kernel():
+            leases.park(self._taken.task_id, self._taken.lease, reason,
+                        payload={"recorded": dict(recorded),
+                                 "called": {what: called[what] for what in recorded}})  # fmt: skip
+        raise self._end(ReplayMismatch(reason))
 
     def _deadline(self, found: Recorded | None) -> datetime | None:
         """Of a wait that an earlier drive began."""
@@ -298,7 +306,8 @@ class Durable:
             return True
         with self._kernel():
             leases.park(self._taken.task_id, self._taken.lease, Reason.RETRYING.of(full),
-                        wake_after=timedelta(seconds=delay), decisions=self._changed())  # fmt: skip
+                        wake_after=timedelta(seconds=delay), decisions=self._changed(),
+                        while_ending=self.unwinding is not None)  # fmt: skip
         raise self._end(Retrying())
 
     def _call(self, full: str, work: Callable[[], Any], timeout: float | timedelta | None) -> Any:
@@ -312,7 +321,7 @@ class Durable:
     def _completed(self, full: str, call: dict[str, str], result: Any) -> Any:
         encoded = _encode(full, result)
         self._write("step_completed", full, _with_result(encoded, call), compensations="compensate" in call)
-        return json.loads(encoded)
+        return storable.as_stored(encoded)
 
     def _atomically(
         self, full: str, call: dict[str, str], work: Callable[[], Any], timeout: float | timedelta | None
@@ -341,7 +350,7 @@ class Durable:
             else:
                 crash.point("checkpoint:after_commit")
                 self._requests = requests
-                return json.loads(encoded)
+                return storable.as_stored(encoded)
         raise AssertionError("unreachable")
 
     def _raise_if_lost(self, error: Exception) -> None:
@@ -369,13 +378,11 @@ class Durable:
             )  # fmt: skip
 
     def _clean(self, error: BaseException) -> str:
-        text: str = masking.mask_values(storable.text(error, 10_000), self._secrets)
-        return text
+        return storable.text(masking.mask_values(storable.error_text(error), self._secrets), 10_000)
 
     def _traceback(self, error: BaseException) -> str:
-        text = storable.text("".join(traceback.format_exception(error)), 20_000)
-        masked: str = masking.mask_values(text, self._secrets)
-        return masked
+        whole = storable.error_text("".join(traceback.format_exception(error)))
+        return storable.text(masking.mask_values(whole, self._secrets), 20_000)
 
     # --- at most once
 
@@ -425,7 +432,8 @@ class Durable:
             % {"worker": begun_by, "n": intention, "beat": self._last_beat()},
         )
         if verdict == "give_up":
-            raise self._failed(full, call, Failure(_("A person gave up on it: its outcome is uncertain.")), intention)
+            given_up = Failure(_("A person gave up on it: its outcome is uncertain."))
+            raise self._failed(full, {**call, "uncertain": "yes"}, given_up, intention)
         if verdict != "happened":
             return ("run", None) if verdict == "run" else ("happened", None)
         return "happened", self.ask(
@@ -438,7 +446,7 @@ class Durable:
     def _uncertain(self, full: str, intention: int, *more: str) -> str:
         """The key of a question about this intention and no other: rounds of ``continue_as_new`` count their
         intentions from 1 again, but the task's questions stay; and names may be longer than keys."""
-        rounds = [f"after {self._taken.replay_from}"] if self._taken.replay_from else []
+        rounds = [f"round {self._taken.round}"] if self._taken.round else []
         key = ":".join(["uncertain", full.removeprefix(self._scope), str(intention), *rounds, *more])
         longest = 200 - len(self._scope)  # which comes before it
         digest = hashlib.sha256(key.encode()).hexdigest()[:32]

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db import models
 
+from supervision.conf import settings
 from supervision.engines import registry
 from supervision.kernel import creation
 from supervision.kernel.models import Task
@@ -103,7 +104,7 @@ def retry(
     """Forks the ended task on the body's current version; see ``creation.fork``. Raises UnknownBody if it is gone.
 
     Of a body whose engine keeps no steps (a pipeline's run) the retry is from scratch."""
-    source = Task.objects.filter(pk=task_id).only("body").first()
+    source = Task.objects.using(settings.DATABASE).filter(pk=task_id).only("body").first()
     known = registry.get(source.body) if source is not None else None
     return creation.fork(
         task_id,

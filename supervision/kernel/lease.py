@@ -63,6 +63,7 @@ class Taken:
     root_id: UUID
     version_at_start: int
     replay_from: int
+    round: int
     worker: str
     requests: Requests
 
@@ -127,7 +128,7 @@ WITH task AS (
     SELECT id, log_length, 'task_taken', '', '{}', lease, %(worker)s FROM task
 )
 SELECT id, lease, body, body_version, arguments::text, sensitive::text, locked_decisions::text, log_length, recoveries,
-       subject, owner_id, COALESCE(root_id, id), ending, ending_reason, generation, version_at_start, replay_from
+       subject, owner_id, COALESCE(root_id, id), ending, ending_reason, generation, version_at_start, replay_from, round
   FROM task
 """
 
@@ -156,7 +157,7 @@ def take(task_id: UUID | str, lease: int, worker: Worker | None = None) -> Taken
     return Taken(
         task_id=row[0], lease=row[1], body=row[2], body_version=row[3], arguments=json.loads(row[4]),
         sensitive=json.loads(row[5]), decisions=json.loads(row[6]), log_length=row[7], recoveries=row[8],
-        subject=row[9], owner_id=row[10], root_id=row[11], version_at_start=row[15], replay_from=row[16],
+        subject=row[9], owner_id=row[10], root_id=row[11], version_at_start=row[15], replay_from=row[16], round=row[17],
         worker=by.name, requests=Requests(ending=row[12], ending_reason=row[13]),
     )  # fmt: skip
 
@@ -167,7 +168,7 @@ _CHECKPOINT = """
 WITH task AS (
     UPDATE supervision_task
        SET log_length = log_length + 1, recoveries = CASE WHEN %(is_progress)s THEN 0 ELSE recoveries END,
-           compensations_outstanding = compensations_outstanding + %(compensations)s::int,
+           compensations_outstanding = GREATEST(0, compensations_outstanding + %(compensations)s::int),
            locked_decisions = COALESCE(%(decisions)s::jsonb, locked_decisions)
      WHERE id = %(task_id)s::uuid AND lease = %(lease)s AND current_state = 'running'
     RETURNING id, log_length, lease, pause_requested_at IS NOT NULL AS pause, ending, ending_reason,
@@ -182,7 +183,7 @@ SELECT CASE WHEN pause OR ending <> '' OR is_overdue
   FROM task
 """
 
-_REPEATED = frozenset({"message_logged", "unwinding_started"})
+_REPEATED = frozenset({"message_logged", "unwinding_started", "task_checkpointed"})
 """What each drive writes again on its way to where the last one died: no sign that it will get any further."""
 
 
@@ -203,8 +204,8 @@ def record_in_transaction(
         branching.spliced(_CHECKPOINT, branches, _OBSERVED),
         {
             "task_id": str(task_id), "lease": lease, "event": event, "name": name, "payload": payload,
-            "decisions": decisions, "is_progress": event not in _REPEATED, "compensations": compensations,
-            **branching.parameters(branches),
+            "decisions": decisions, "is_progress": event not in _REPEATED or decisions is not None,
+            "compensations": compensations, **branching.parameters(branches),
         },
     )  # fmt: skip
     if not rows:

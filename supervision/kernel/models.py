@@ -135,6 +135,8 @@ class Task(models.Model):
     log_length = models.BigIntegerField(_("log length"), default=0)
     replay_from = models.BigIntegerField(default=0)
     """Entries up to this number are not replayed: ``continue_as_new`` has closed them."""
+    round = models.PositiveIntegerField(default=0)
+    """How often it continued as new: part of the idempotency keys of its steps."""
     locked_decisions = models.JSONField(_("decisions"), default=dict)
     result = models.JSONField(_("result"), null=True, blank=True)
     failure = models.TextField(_("failure"), blank=True, default="")

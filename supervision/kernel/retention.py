@@ -88,6 +88,8 @@ def erase(task_id: UUID | str, *, by: Any, note: str = "") -> None:
     with committing("erase"), locked(task_id) as task:
         if not task.is_terminal:
             raise Refused("erase", task, _("it has not ended."))
+        if Task.objects.using(database).live().filter(children=task).exists():
+            raise Refused("erase", task, _("its parent lives and may still read its result."))
         Erasure.objects.using(database).get_or_create(
             task_id=task.pk, defaults={"actor_ref": actor_ref(by), "note": storable.text(note)}
         )

@@ -63,7 +63,7 @@ def sleepers() -> None:
 def _multiply(model: type[Model], different: Mapping[str, str], times: int) -> None:
     """So many copies of the table's only row, but for the ``different`` columns, SQL of the copy's number ``n``."""
     table = model._meta.db_table
-    columns = [field.column for field in model._meta.concrete_fields]
+    columns = [str(field.column) for field in model._meta.concrete_fields]
     values = ", ".join(different.get(column, f"template.{column}") for column in columns)
     with connection.cursor() as cursor:
         cursor.execute(

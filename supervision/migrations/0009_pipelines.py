@@ -5,12 +5,12 @@ from pathlib import Path
 import django.db.models.deletion
 from django.db import migrations, models
 
-SQL = Path(__file__).parent / "sql" / "0008_pipelines.sql"
+SQL = Path(__file__).parent / "sql" / "0009_pipelines.sql"
 
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("supervision", "0007_schedules"),
+        ("supervision", "0008_rounds"),
     ]
 
     operations = [
