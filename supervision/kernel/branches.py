@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,7 @@ class Branch:
     """One INSERT or UPDATE of an engine's own table, as a common table expression called ``name``.
 
     ``sql`` must take its rows from ``task`` (id, log_length of the new entry, lease, now): where the guarded update of
-    the task wrote nothing, the branch writes nothing. ``parameters`` join those of the statement, so prefix them.
+    the task wrote nothing, the branch writes nothing. ``parameters`` join those of the statement: give them a prefix.
     """
 
     name: str
@@ -24,9 +25,16 @@ class Branch:
     parameters: Mapping[str, Any]
 
 
-def spliced(branches: Sequence[Branch]) -> str:
-    """The branches as further expressions of a WITH that has ``task``."""
-    return "".join(f", {branch.name} AS ({branch.sql})" for branch in branches) + "\n"
+def spliced(head: str, branches: Sequence[Branch], tail: str) -> str:
+    """The statement with the branches as further expressions of the WITH of ``head``, which has ``task``."""
+    return _spliced(head, tail, *[part for branch in branches for part in (branch.name, branch.sql)])
+
+
+@lru_cache(maxsize=64)
+def _spliced(head: str, tail: str, *parts: str) -> str:
+    """Kept: the same few texts make up each statement of a hot path."""
+    ctes = [f", {name} AS ({sql})" for name, sql in zip(parts[::2], parts[1::2], strict=True)]
+    return "".join([head, *ctes, tail])
 
 
 def parameters(branches: Sequence[Branch]) -> dict[str, Any]:
@@ -36,7 +44,7 @@ def parameters(branches: Sequence[Branch]) -> dict[str, Any]:
 def run(task_id: UUID | str, branches: Sequence[Branch]) -> None:
     """The branches in the caller's transaction, which has locked the task and written its entry."""
     if branches:
-        statement = _TASK + spliced(branches) + "SELECT id FROM task"  # noqa: S608 - constants
+        statement = spliced(_TASK, branches, " SELECT id FROM task")
         sql.run(statement, {"task_id": str(task_id), **parameters(branches)})
 
 

@@ -183,7 +183,7 @@ def record_in_transaction(
     """``checkpoint`` as the last statement of the caller's open transaction: an atomic step's record, which commits
     with the author's effects or not at all. The effects come first, so the task's row is locked last."""
     rows = sql.run(
-        _CHECKPOINT + branching.spliced(branches) + _OBSERVED,
+        branching.spliced(_CHECKPOINT, branches, _OBSERVED),
         {
             "task_id": str(task_id), "lease": lease, "event": event, "name": name, "payload": payload,
             "decisions": decisions, "is_progress": event not in _REPEATED or decisions is not None,

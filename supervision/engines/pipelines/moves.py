@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -42,11 +41,14 @@ ON CONFLICT (pipeline, subject) DO UPDATE
 
 _MOVE = """
 UPDATE supervision_pointer AS pointer
-   SET state = %(m_next)s::text, counts = %(m_counts)s::jsonb, visit_count = pointer.visit_count + 1,
+   SET state = %(m_next)s::text, visit_count = pointer.visit_count + 1,
+       counts = CASE WHEN %(m_number)s::int IS NULL THEN pointer.counts
+                     ELSE pointer.counts || jsonb_build_object(%(m_next)s::text, %(m_number)s::int) END,
        params = COALESCE(pointer.params || %(m_params)s::jsonb, pointer.params),
        since = CASE WHEN pointer.state = %(m_next)s::text THEN pointer.since ELSE task.now END,
        generation = pointer.generation + (pointer.state <> %(m_next)s::text)::int,
-       left_entered_at = pointer.entered_at, entered_at = task.now + %(m_wait)s::interval, entered_in = task.log_length
+       left_entered_at = pointer.entered_at, entered_at = task.now + COALESCE(%(m_wait)s::interval, '0'),
+       entered_in = task.log_length
   FROM task WHERE pointer.id = %(m_pointer)s
 RETURNING pointer.id, pointer.visit_count, pointer.left_entered_at, task.id AS run_id, task.log_length, task.now
 """
@@ -96,22 +98,16 @@ def begin(table: Table, subject: str, state: str, params: str) -> list[Branch]:
     ]
 
 
-def leave(
-    pointer_id: int,
-    state: str,
-    number: int,
-    outcome: Outcome,
-    move: Move,
-    counts: Mapping[str, int],
-) -> list[Branch]:
-    """The visit's record, and the pointer's move. ``counts`` are those after it."""
+def leave(pointer_id: int, state: str, number: int, outcome: Outcome, move: Move, entered: int | None) -> list[Branch]:
+    """The visit's record, and the pointer's move. ``entered`` is the number of the visit that follows; None at an
+    end."""
     params = storable.encode(outcome.params, place="params", limit="MAX_DECISIONS_BYTES") if outcome.params else None
     return [
         Branch(
             "moved",
             _MOVE,
-            {"m_pointer": pointer_id, "m_next": move.target, "m_counts": json.dumps(counts), "m_params": params,
-             "m_wait": move.wait},
+            {"m_pointer": pointer_id, "m_next": move.target, "m_number": entered, "m_params": params,
+             "m_wait": move.wait or None},
         ),
         Branch(
             "visit",

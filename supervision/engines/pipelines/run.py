@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 from uuid import UUID
@@ -125,23 +126,20 @@ class Run(Context):
 
     def leave(self, outcome: Outcome, move: Move) -> None:
         """Records the visit and moves the pointer, in one statement; or parks with it, and raises Yielded."""
-        left, number, counts = self._state, self.visit, self._counts
-        if move.target in self._table.states:
-            counts = {**counts, move.target: counts.get(move.target, 0) + 1}
-        branches = moves.leave(self._pointer_id, left, number, outcome, move, counts)
-        payload: dict[str, Any] = {"visit": number, "outcome": outcome.name, "to": move.target}
-        if outcome.error:
-            payload["error"] = outcome.error
-        if outcome.traceback:
-            payload["traceback"] = outcome.traceback
+        left, number = self._state, self.visit
+        entered = self._counts.get(move.target, 0) + 1 if move.target in self._table.states else None
+        branches = moves.leave(self._pointer_id, left, number, outcome, move, entered)
         if move.wait:
             reason = (Reason.YIELDED if move.yielded else Reason.RETRYING).of(move.target)
             with self._kernel():
-                leases.park(self.id, self._taken.lease, reason, wake_after=move.wait, name=left, payload=payload,
-                            decisions=self._changed(), branches=branches)  # fmt: skip
+                leases.park(self.id, self._taken.lease, reason, wake_after=move.wait, name=left,
+                            payload=json.loads(_payload(number, outcome, move)), decisions=self._changed(),
+                            branches=branches)  # fmt: skip
             raise self._end(Yielded(reason))
-        self._write("state_visited", left, json.dumps(payload), branches=branches)
-        self._state, self._counts = move.target, counts
+        self._write("state_visited", left, _payload(number, outcome, move), branches=branches)
+        self._state = move.target
+        if entered is not None:
+            self._counts[move.target] = entered
         self._params.update(outcome.params)
         self._begin_visit(after=None)
 
@@ -183,6 +181,19 @@ class Run(Context):
 def key_of(pipeline: str, subject: str) -> str:
     """The concurrency key that admits one live run of the subject."""
     return f"pipeline:{pipeline}:{subject}"
+
+
+def _payload(number: int, outcome: Outcome, move: Move) -> str:
+    """What the log says of a visit, as JSON. Written out, since it is on the hot path."""
+    errors = ""
+    if outcome.error:
+        errors = f', "error": {json.dumps(outcome.error)}'
+    if outcome.traceback:
+        errors += f', "traceback": {json.dumps(outcome.traceback)}'
+    return f'{{"visit": {number}, "outcome": {_quoted(outcome.name)}, "to": {_quoted(move.target)}{errors}}}'
+
+
+_quoted = lru_cache(maxsize=1024)(json.dumps)
 
 
 def _previous(pointer_id: int, row: Mapping[str, Any]) -> Previous:
