@@ -31,7 +31,9 @@ def _supervised() -> float:
     _analyze("supervision_task")
     with running():
         seconds = seconds_to_drain(
-            lambda: number("SELECT count(*) FROM supervision_task WHERE wake_at IS NOT NULL OR current_state = 'running'"),
+            lambda: number(
+                "SELECT count(*) FROM supervision_task WHERE wake_at IS NOT NULL OR current_state = 'running'"
+            ),
             COUNT,
         )
     return COUNT / seconds
