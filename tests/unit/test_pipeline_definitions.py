@@ -51,7 +51,7 @@ def test_a_table_that_works_says_nothing() -> None:
 
 def test_exactly_four_are_positional() -> None:
     with pytest.raises(TypeError, match="positional"):
-        State(noop, "DONE", "DONE", True, 3)  # type: ignore[misc]
+        State(noop, "DONE", "DONE", True, 3)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         State(noop, "DONE", "DONE")  # type: ignore[call-arg]
     assert State(noop, "DONE", "DONE", True).max_visits == 100
