@@ -39,6 +39,13 @@ class Settings:
     RECONNECT_SECONDS: float = 60.0
     """How long a worker that lost its database tries to park its task before it leaves the task to the reaper."""
 
+    HEALTH_LATE_SECONDS: float = 30.0
+    """From when on the health check finds a cluster, a tick, a due task or an expiry late."""
+    HEALTH_BACKLOG_SECONDS: float = 900.0
+    """From when on it finds a backlog: due tasks while all workers are busy."""
+    HEALTH_DEAD_LETTERS: int = 0
+    """How many new dead letters an hour it lets pass."""
+
     QUESTION_EXPIRES_AFTER: timedelta | None = timedelta(days=7)
     """A question nobody answers expires, and its task with it. None: never."""
 

@@ -44,7 +44,8 @@ _DUE = """
 """
 
 # Each lane and priority is visited on its own: ordered over all at once the index would be read through every sleeper.
-# Candidates are found without locks; the few that are taken are locked, and judged again, by id.
+# Candidates are found without locks; the few that are taken are locked, and judged again, by id. By arrays of ids: a
+# join was planned as a loop over all that is due.
 _OFFER = f"""
 {_LANES}, known AS (
     SELECT * FROM unnest(%(bodies)s::text[], %(versions)s::int[]) AS known(body, version)
@@ -69,15 +70,19 @@ _OFFER = f"""
      ORDER BY due.priority, due.wake_at LIMIT %(limit)s + 16
 ), chosen AS (
     SELECT id FROM supervision_task
-     WHERE id IN (SELECT id FROM candidate) AND {_DUE}
+     WHERE id = ANY (ARRAY(SELECT id FROM candidate)) AND {_DUE}
      ORDER BY priority, wake_at LIMIT %(limit)s
        FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE supervision_task AS task
    SET offered_until = supervision_now_v1() + %(offer)s::interval
-  FROM chosen WHERE task.id = chosen.id
+  FROM chosen WHERE task.id = chosen.id AND task.id = ANY (ARRAY(SELECT id FROM chosen))
 RETURNING task.id, task.lease
 """  # noqa: S608 - constants only
+
+# Planning it anew costs three times as much as running it, and its estimates would have it compiled. An offer is only a
+# hint: one that a crash of the server forgets is made again.
+_OFFER_HINTS = {"plan_cache_mode": "force_generic_plan", "jit": "off", "synchronous_commit": "off"}
 
 _NEXT = f"""
 {_LANES}
@@ -110,14 +115,12 @@ def offer(
     """
     drivable = list(bodies)
     grace = timedelta(seconds=settings.VERSION_GRACE_SECONDS) if version_grace is None else version_grace
-    rows = sql.run(
-        _OFFER,
-        {
-            "limit": limit, "queues": None if queues is None else list(queues),
-            "bodies": [name for name, _version in drivable], "versions": [version for _name, version in drivable],
-            "offer": timedelta(seconds=settings.OFFER_SECONDS), "grace": grace,
-        },
-    )  # fmt: skip
+    parameters = {
+        "limit": limit, "queues": None if queues is None else list(queues),
+        "bodies": [name for name, _version in drivable], "versions": [version for _name, version in drivable],
+        "offer": timedelta(seconds=settings.OFFER_SECONDS), "grace": grace,
+    }  # fmt: skip
+    [rows] = sql.together((_OFFER, parameters), hints=_OFFER_HINTS)
     return [Offer(row[0], row[1]) for row in rows]
 
 
@@ -125,15 +128,3 @@ def seconds_until_next(*, queues: Sequence[str] | None) -> float | None:
     """How long until the next sleeping task wakes, by the database's clock; None: nothing sleeps."""
     rows = sql.run(_NEXT, {"queues": None if queues is None else list(queues)})
     return rows[0][0] if rows and rows[0][0] is not None else None
-
-
-def listeners() -> int:
-    """How many clusters stand and listen for work, as PostgreSQL sees their sessions. Behind a pooler that hands out
-    connections per transaction none is seen, and the poll does it all."""
-    rows = sql.run(_LISTENERS, {"listen": f"LISTEN {CHANNEL}"})
-    return int(rows[0][0])
-
-
-_LISTENERS = """
-SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = %(listen)s
-"""

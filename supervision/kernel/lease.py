@@ -1,4 +1,4 @@
-"""Take, checkpoint, beat, reap: what a worker may do, and how it loses the right to.
+"""Take, checkpoint, park, beat: what a worker may do. How it loses the right to is ``reaping``'s.
 
 Every write of a worker carries its lease. The statements of the hot path stand here as SQL.
 """
@@ -6,27 +6,24 @@ Every write of a worker carries its lease. The statements of the hot path stand 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F
-
-from supervision.conf import settings
 from supervision.errors import LeaseLost
 from supervision.kernel import branches as branching
 from supervision.kernel import crash, sql, storable
 from supervision.kernel.branches import Branch
-from supervision.kernel.clock import Clock
-from supervision.kernel.ends import finish
-from supervision.kernel.models import Heartbeat, Task
+from supervision.kernel.identity import Worker, host_identity
+from supervision.kernel.models import Task
+from supervision.kernel.reaping import reap, reap_process
 from supervision.kernel.states import Reason, State
-from supervision.kernel.transition import announce, committing, locked, refuse_isolation, retried, write
+from supervision.kernel.transition import announce, committing, is_heard, locked, refuse_isolation, retried, write
+
+__all__ = ["Requests", "Taken", "Worker", "beat", "checkpoint", "host_identity", "park", "reap", "reap_process",
+           "record_in_transaction", "take"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -68,38 +65,14 @@ class Taken:
     requests: Requests
 
 
-@dataclass(frozen=True)
-class Worker:
-    """The process that drives: what the beat row says of it."""
-
-    name: str
-    host: str
-    pid: int
-
-    @classmethod
-    def current(cls) -> Worker:
-        pid = os.getpid()
-        return cls(f"{os.uname().nodename}:{pid}", host_identity(), pid)
-
-
-@cache
-def host_identity() -> str:
-    """This boot of this machine and pid namespace: where a pid means something. Host names repeat among containers."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        namespace = os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return os.uname().nodename
-    return f"{boot} {namespace}"
-
-
 # --- take -------------------------------------------------------------------------------------------------------------
 
 _TAKE_LOCK = """
 SELECT current_setting('transaction_isolation') FROM supervision_task WHERE id = %(task_id)s::uuid FOR NO KEY UPDATE
 """
 
-# A statement of its own after the lock: its clock is read after the wait, so nothing expired is taken.
+# A statement of its own after the lock: its clock is read after the wait, so nothing expired is taken. (Both are sent
+# in one go, so the second can't wait for what Python thinks of the first: it looks at the isolation level itself.)
 _TAKE = """
 WITH task AS (
     UPDATE supervision_task
@@ -108,6 +81,7 @@ WITH task AS (
            lease = lease + 1, wake_at = NULL, offered_until = NULL, log_length = log_length + 1
      WHERE id = %(task_id)s::uuid AND lease = %(lease)s AND current_state IN ('pending', 'parked')
        AND wake_at <= supervision_now_v1()
+       AND current_setting('transaction_isolation') = 'read committed'
        AND NOT EXISTS (SELECT 1 FROM supervision_hold AS hold
                         WHERE hold.released_at IS NULL
                           AND (hold.kind, hold.name)
@@ -117,11 +91,12 @@ WITH task AS (
     RETURNING *
 ), beat AS (
     INSERT INTO supervision_heartbeat AS heartbeat
-           (task_id, lease, worker, host, pid, started_at, beat_at, progress_text)
-    SELECT id, lease, %(worker)s, %(host)s, %(pid)s, supervision_clock_v1(), supervision_clock_v1(), '' FROM task
+           (task_id, lease, worker, host, pid, process_started, started_at, beat_at, progress_text)
+    SELECT id, lease, %(worker)s, %(host)s, %(pid)s, %(started)s, supervision_clock_v1(), supervision_clock_v1(), ''
+      FROM task
     ON CONFLICT (task_id) DO UPDATE
        SET lease = excluded.lease, worker = excluded.worker, host = excluded.host, pid = excluded.pid,
-           started_at = excluded.started_at, beat_at = excluded.beat_at
+           process_started = excluded.process_started, started_at = excluded.started_at, beat_at = excluded.beat_at
      WHERE heartbeat.lease < excluded.lease
 ), entry AS (
     INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
@@ -138,22 +113,29 @@ def take(task_id: UUID | str, lease: int, worker: Worker | None = None) -> Taken
     """Wins the right to drive the task, or None: somebody else has it, it isn't due, is held, has expired or ended.
 
     ``lease`` is the row's when it was offered; afterwards the row's is one more, so a second package of one offer
-    matches nothing. One short transaction: row lock; then update, beat row and entry in one statement. A task that is
-    being ended is taken for unwinding even if it is held or past its expiry.
+    matches nothing. One short transaction in one round trip: row lock; then update, beat row and entry in one
+    statement. A task that is being ended is taken for unwinding even if it is held or past its expiry.
     """
     by = worker or Worker.current()
-    parameters = {"task_id": str(task_id), "lease": lease, "worker": by.name, "host": by.host, "pid": by.pid}
-    with committing("take"):
-        for (level,) in sql.run(_TAKE_LOCK, parameters):
-            refuse_isolation(level)
-        rows = sql.run(_TAKE, parameters)
+    parameters = {
+        "task_id": str(task_id), "lease": lease,
+        "worker": by.name, "host": by.host, "pid": by.pid, "started": by.started,
+    }  # fmt: skip
+    crash.point("take:before_commit")
+    levels, rows = sql.together((_TAKE_LOCK, parameters), (_TAKE, parameters))
+    for (level,) in levels:
+        refuse_isolation(level)
+    crash.point("take:after_commit")
     if not rows:
         return None
     row = rows[0]
-    announce(
-        Task(pk=row[0], body=row[2], current_state=State.RUNNING, generation=row[14], lease=row[1], log_length=row[7]),
-        "task_taken",
-    )
+    if is_heard("task_taken"):
+        announce(
+            Task(
+                pk=row[0], body=row[2], current_state=State.RUNNING, generation=row[14], lease=row[1], log_length=row[7]
+            ),
+            "task_taken",
+        )
     return Taken(
         task_id=row[0], lease=row[1], body=row[2], body_version=row[3], arguments=json.loads(row[4]),
         sensitive=json.loads(row[5]), decisions=json.loads(row[6]), log_length=row[7], recoveries=row[8],
@@ -317,59 +299,3 @@ def beat(
     """Says that the worker lives, with its progress. False: the lease is gone. Locks the beat row alone."""
     shown = None if text is None else storable.text(text, 200)[:200]
     return bool(sql.run(_BEAT, {"task_id": str(task_id), "lease": lease, "done": done, "total": total, "text": shown}))
-
-
-# --- reap -------------------------------------------------------------------------------------------------------------
-
-
-def reap(task_id: UUID | str, *, lost: Worker | None = None) -> bool:
-    """Takes the task from a worker that is gone: parked ``worker_lost``, due now, lease + 1. False: it lives, or
-    isn't running.
-
-    Locks the task, then its beat row, and judges after: by the age of the beat, or, when the caller has seen the
-    process ``lost`` end, by its host and pid. Past MAX_RECOVERIES since the last checkpoint the task is a dead letter.
-    """
-    with committing("reap"), locked(task_id) as task:
-        if task.current_state != State.RUNNING:
-            return False
-        rows = Heartbeat.objects.using(settings.DATABASE).filter(task_id=task.pk, lease=task.lease)
-        list(rows.select_for_update(no_key=True).values_list("pk"))
-        # judged in a statement of its own, after both locks
-        stale = {"beat_at__gt": Clock() - timedelta(seconds=settings.LEASE_SECONDS)}
-        if lost is None:
-            if rows.filter(**stale).exists():
-                return False
-        elif not rows.filter(host=lost.host, pid=lost.pid).exists():
-            return False
-        beat_row = rows.first()
-        facts = {"worker": beat_row.worker, "beat_at": beat_row.beat_at.isoformat()} if beat_row else {}
-        _give_up(task, facts)
-    return True
-
-
-def _give_up(task: Task, facts: dict[str, Any]) -> None:
-    """Parks the task for another worker; past the cap it is poison: unwound if need be, then dead."""
-    recoveries = task.recoveries + 1
-    task.lease += 1
-    columns: dict[str, Any] = {"lease": task.lease, "recoveries": recoveries}
-    payload = {"reason": Reason.WORKER_LOST.value, "recoveries": recoveries, **facts}
-    if recoveries > settings.MAX_RECOVERIES:
-        columns["failure"] = f"The worker was lost {recoveries} times in a row, last: {facts.get('worker', 'unknown')}"
-        if task.ending and task.compensations_outstanding:
-            reason = Reason.COMPENSATION_EXHAUSTED.of(Reason.WORKER_LOST)
-        else:
-            reason = Reason.RECOVERIES_EXHAUSTED.of(recoveries)
-        if task.ending or not task.compensations_outstanding:
-            finish(task, State.FAILED, reason, actor="reaper", payload=payload, **columns)
-            return
-        columns |= {"ending": State.FAILED, "ending_reason": reason, "recoveries": 0}
-    write(task, to=State.PARKED, reason=Reason.WORKER_LOST, event="task_parked", actor="reaper", payload=payload,
-          wake_at=task.db_now, **columns)  # fmt: skip
-
-
-def reap_process(*, host: str, pid: int) -> int:
-    """Reaps what the ended process ``pid`` of ``host`` was driving; the count. For whoever saw it end."""
-    driven = Heartbeat.objects.using(settings.DATABASE).filter(
-        host=host, pid=pid, task__current_state=State.RUNNING, task__lease=F("lease")
-    )
-    return sum(reap(task_id, lost=Worker("", host, pid)) for task_id in list(driven.values_list("task_id", flat=True)))

@@ -230,7 +230,6 @@ class Task(models.Model):
             Index(
                 fields=("expires_at",), condition=Q(expires_at__isnull=False) & _LIVE, name="supervision_task_expiry"
             ),
-            Index(fields=("id",), condition=Q(current_state=State.RUNNING), name="supervision_task_running"),
             Index(
                 fields=("subject_type", "subject_pk"),
                 condition=Q(subject_type__isnull=False),
@@ -238,7 +237,7 @@ class Task(models.Model):
             ),
             # The control room's lists, newest first. A take and a park write each index that isn't partial once more,
             # so there is one for each filter that would otherwise read a million rows to find a few, and no more.
-            Index(fields=("current_state", "id"), name="supervision_task_by_state"),
+            Index(fields=("current_state", "id"), name="supervision_task_by_state"),  # and the reaper's running ones
             Index(fields=("body", "id"), name="supervision_task_by_body"),
             # retrying, unknown_body, the dead letters: the first word of a reason, which running tasks don't have
             Index(FirstWord("watchdog_stop_reason"), "id", condition=_HAS_REASON, name="supervision_task_by_reason"),
@@ -303,6 +302,8 @@ class Heartbeat(models.Model):
     worker = models.CharField(max_length=200)
     host = models.CharField(max_length=200)
     pid = models.IntegerField()
+    process_started = models.CharField(max_length=30, blank=True, default="", db_default="")
+    """Tells the process from a later one of its pid: ``identity.started_of``."""
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField()
     progress_done = models.BigIntegerField(null=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import psycopg
-from django.db import OperationalError, connections
+from django.db import OperationalError, connections, transaction
 
 from supervision.conf import settings
 
@@ -30,15 +30,12 @@ def run(query: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         with wrapper.cursor() as cursor:
             cursor.execute(query, parameters)
             return list(cursor.fetchall()) if cursor.description else []
-    wrapper.validate_no_broken_transaction()
-    wrapper.ensure_connection()
-    wrapper.close_if_health_check_failed()
+    _make_ready(wrapper)
     with wrapper.wrap_database_errors:
         wrapper.ensure_connection()
         cursor = _cursor(wrapper)
         cursor.execute(query, parameters, prepare=True)
-        # not cursor.description, which builds an object for each column
-        return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
+        return _rows(cursor)
 
 
 def _cursor(wrapper: Any) -> psycopg.Cursor[Any]:
@@ -47,6 +44,49 @@ def _cursor(wrapper: Any) -> psycopg.Cursor[Any]:
     if cursor is None or cursor.connection is not wrapper.connection or cursor.closed:
         cursor = wrapper._supervision_cursor = psycopg.Cursor(wrapper.connection)
     return cursor
+
+
+def _rows(cursor: psycopg.Cursor[Any]) -> list[tuple[Any, ...]]:
+    """Not by cursor.description, which builds an object for each column."""
+    return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
+
+
+Statement = tuple[str, Mapping[str, Any]]
+
+_HINTS = "SELECT set_config(name, value, true) FROM unnest(%(names)s::text[], %(values)s::text[]) AS hint(name, value)"
+
+
+def together(*statements: Statement, hints: Mapping[str, str] | None = None) -> list[list[tuple[Any, ...]]]:
+    """Executes statements as one transaction in one round trip (a pipeline); the rows of each.
+
+    They are statements like any others: each has a snapshot and a clock of its own, read after the lock waits of those
+    before it. One that fails undoes all. ``hints`` are settings for that transaction alone; inside a caller's
+    transaction, which would keep them, they are left out.
+    """
+    wrapper = connection()
+    is_plain = wrapper.get_autocommit() and not wrapper.queries_logged and not wrapper.execute_wrappers
+    if not is_plain or not psycopg.Pipeline.is_supported():
+        with transaction.atomic(using=settings.DATABASE):
+            return [run(query, parameters) for query, parameters in statements]
+    _make_ready(wrapper)
+    cursors = []
+    with wrapper.wrap_database_errors:
+        wrapper.ensure_connection()
+        # Until its end the pipeline is one implicit transaction, as the connection is in autocommit mode.
+        with wrapper.connection.pipeline():
+            if hints:
+                hint = {"names": list(hints), "values": list(hints.values())}
+                psycopg.Cursor(wrapper.connection).execute(_HINTS, hint, prepare=True)
+            for query, parameters in statements:
+                cursors.append(psycopg.Cursor(wrapper.connection))
+                cursors[-1].execute(query, parameters, prepare=True)
+        return [_rows(cursor) for cursor in cursors]
+
+
+def _make_ready(wrapper: Any) -> None:
+    wrapper.validate_no_broken_transaction()
+    wrapper.ensure_connection()
+    wrapper.close_if_health_check_failed()
 
 
 def sqlstate(error: BaseException) -> str | None:

@@ -209,9 +209,7 @@ def notify() -> None:
 
 def announce(task: Any, event: str) -> None:
     """Tells Django's receivers and the structured log, after the (outermost) commit. Never fails the verb."""
-    receivers = getattr(signals, event, None)
-    wanted = (receivers is not None and receivers.receivers) or events_log.isEnabledFor(logging.INFO)
-    if not wanted:
+    if not is_heard(event):
         return
     facts = {
         "task_id": task.pk,
@@ -226,7 +224,14 @@ def announce(task: Any, event: str) -> None:
 
     def tell() -> None:
         events_log.info("%s %s %s", facts["body"], facts["task_id"], event, extra=facts)
+        receivers = getattr(signals, event, None)
         if receivers is not None:
             receivers.send_robust(sender=Task, **facts)
 
     transaction.on_commit(tell, using=settings.DATABASE, robust=True)
+
+
+def is_heard(event: str) -> bool:
+    """Whether anybody listens to that event: for statements that would otherwise make a ``Task`` for nothing."""
+    receivers = getattr(signals, event, None)
+    return bool(receivers is not None and receivers.receivers) or events_log.isEnabledFor(logging.INFO)

@@ -23,6 +23,7 @@ from supervision.kernel.due import CHANNEL, Offer, offer, seconds_until_next
 from supervision.worker import ordinary, stop
 from supervision.worker.housekeeping import Housekeeping
 from supervision.worker.listener import Listener
+from supervision.worker.presence import Presence
 from supervision.worker.trouble import Trouble
 
 logger = logging.getLogger(__name__)
@@ -137,7 +138,7 @@ class Broker(DjangoQBroker):  # type: ignore[misc]  # django-q2 is untyped
     def _keep_house(self) -> None:
         """In a stock ``qcluster`` nobody else ticks. A thread, in the pusher: that process never forks."""
         if self._housekeeping is None and multiprocessing.parent_process() is not None:
-            self._housekeeping = Housekeeping()
+            self._housekeeping = Housekeeping(Presence(queues=self.queues, workers=int(Conf.WORKERS)))
             self._housekeeping.start()
 
     def close(self) -> None:

@@ -19,9 +19,11 @@ from supervision.worker.broker import Broker
 from supervision.worker.handover import ResultQueue, TaskQueue
 from supervision.worker.housekeeping import Housekeeping
 from supervision.worker.postman import Postman
-from supervision.worker.processes import Equipment, Mark, StopEvent
+from supervision.worker.presence import Presence
+from supervision.worker.processes import OTHER_SEATS, Equipment, Mark, StopEvent
+from supervision.worker.pulse import Pulse, Watch
 from supervision.worker.readiness import readable
-from supervision.worker.roster import Roster
+from supervision.worker.roster import News, Roster
 from supervision.worker.sentinel import be_sentinel
 
 logger = logging.getLogger(__name__)
@@ -50,9 +52,11 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
         self._on_signal = stop.Signals()
         super().__init__(broker or Broker())
         self.workers = workers or int(Conf.WORKERS)
-        self._gear = Equipment(TaskQueue(self.workers), ResultQueue(), Roster(), self.broker)
-        self._present: dict[int, str] = {}
-        """The role of each process that is ready and has not ended, by its pid."""
+        self._gear = Equipment(
+            TaskQueue(self.workers), ResultQueue(), Roster(), self.broker, Pulse(self.workers + len(OTHER_SEATS))
+        )
+        self._present: dict[int, News] = {}
+        """What each process said that is ready and has not ended, by its pid."""
         self._is_ready = False
 
     def sig_handler(self, *_: object) -> None:
@@ -61,7 +65,8 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
     def run(self) -> int:
         """Run until the stop, or until the sentinel fails; the exit status. No process is left after it."""
         self.start()
-        self._house, self._postman = Housekeeping(scheduling=self.broker), Postman()
+        presence = Presence(queues=self.broker.queues, workers=self.workers, free=self._gear.task_queue.count_waiting)
+        self._house, self._postman = Housekeeping(presence, scheduling=self.broker), Postman()
         try:
             self._house.start()
             self._postman.start()
@@ -92,7 +97,11 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
         sentinel: BaseProcess = self.sentinel
         files = [sentinel.sentinel, self._gear.roster.fileno()]
         kill_at: float | None = None
+        watch, seat = Watch(self._gear.pulse), self._gear.seat("sentinel")
         while sentinel.is_alive():
+            if watch.silent({seat}, seconds=settings.LEASE_SECONDS):
+                logger.critical(_("The sentinel %(pid)s shows no sign of life: it is ended."), {"pid": sentinel.pid})
+                sentinel.kill()
             self._hear()
             orphans.bury_adopted(but=sentinel.pid)
             if not stop.stopping():
@@ -112,12 +121,12 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
     def _hear(self) -> None:
         for news in self._gear.roster.news():
             if not news.has_ended:
-                self._present[news.pid] = news.role
+                self._present[news.pid] = news
                 continue
             self._present.pop(news.pid, None)
             if news.role == "worker":
-                self._house.reap(news.pid)
-        roles = list(self._present.values())
+                self._house.reap(news.pid, news.started, news.how)
+        roles = [news.role for news in self._present.values()]
         if not self._is_ready and roles.count("worker") == self.workers and {"pusher", "monitor"} <= {*roles}:
             self._is_ready = True
             self.start_event.set()
@@ -125,11 +134,11 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
 
     def _end(self) -> None:
         self._hear()
-        workers = [pid for pid, role in self._present.items() if role == "worker"]
+        workers = [news for news in self._present.values() if news.role == "worker"]
         if not orphans.sweep(self._present.keys() - {os.getpid()}):
             logger.critical(_("Processes are left that can't be killed."))
-        for pid in workers:
-            self._house.reap(pid)
+        for worker in workers:
+            self._house.reap(worker.pid, worker.started, _("its cluster ended"))
         self._house.finish(self.REAP_AT_END_SECONDS)
         if self._postman.is_alive():
             self._postman.finish(self.POST_AT_END_SECONDS)
@@ -138,7 +147,7 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
 
 def run_stock(broker: Broker) -> int:
     """Run django-q2's own cluster, where ours isn't supported: its promises, and our tick. The exit status."""
-    house = Housekeeping(scheduling=None)
+    house = Housekeeping(Presence(queues=broker.queues, workers=int(Conf.WORKERS)))
     cluster: Any = django_q_cluster.Cluster(broker)
     cluster.start()
     house.start()

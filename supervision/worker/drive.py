@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -31,7 +32,8 @@ from supervision.errors import (
     Suspended,
     UnknownBody,
 )
-from supervision.kernel import ends, lease, masking, sql, storable
+from supervision.kernel import due, ends, lease, masking, sql, storable
+from supervision.kernel.due import Offer
 from supervision.kernel.lease import Taken
 from supervision.kernel.states import Reason, State
 from supervision.worker.heart import beating
@@ -39,15 +41,58 @@ from supervision.worker.stop import stopping
 
 logger = logging.getLogger("supervision.worker")
 _NOW = timedelta(0)
+OUT_OF_MEMORY = 71
+"""Exit status of a worker that couldn't even record that it had no memory left."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """What the worker of this process serves: the queues of its cluster, None for all."""
+
+    queues: Sequence[str] | None
+
+
+_lane: Lane | None = None
+
+GO_ON_SECONDS = 0.25
+"""How long a worker goes from one short task to the next by itself, before it asks for the next package: so that
+ordinary django-q2 messages get their turn."""
+
+
+def serve(lane: Lane | None) -> None:
+    """Have ``drive`` go on with what is due in that lane, as the free worker that it then is. None: one at a time."""
+    global _lane
+    _lane = lane
 
 
 def drive(task_id: str, task_lease: int) -> None:
-    """Drives the task as far as it goes, if this process wins it. Nothing escapes, nothing is returned.
+    """Drives the task as far as it goes, if this process wins it; then, for a moment, what is due. Nothing escapes,
+    nothing is returned.
 
     Called by a worker with what ``due.offer`` handed out; called twice, or too late, it does nothing.
     """
+    until = time.monotonic() + GO_ON_SECONDS
+    _drive(task_id, task_lease)
+    while _lane is not None and time.monotonic() < until and not stopping() and (offered := _next(_lane)):
+        _drive(offered.task_id, offered.lease)
+
+
+def _next(lane: Lane) -> Offer | None:
+    try:
+        offers = due.offer(1, queues=lane.queues, bodies=registry.drivable())
+    except Exception:
+        logger.debug("no look at what is due", exc_info=True)  # the pusher looks too, and says what is wrong
+        return None
+    return offers[0] if offers else None
+
+
+def _drive(task_id: UUID | str, task_lease: int) -> None:
     try:
         drive_one(task_id, task_lease, stopping=stopping, thread=True)
+    except MemoryError:
+        # Not even the failure could be recorded, so nothing that follows in this process could: whoever sees it end
+        # makes the task due, and counts.
+        os._exit(OUT_OF_MEMORY)
     except BaseException:
         logger.exception("the drive of task %s ended in an error of the supervisor; it will be recovered", task_id)
 

@@ -64,6 +64,10 @@ class TaskQueue:
         # In this order: a worker that has emptied the queue had said before that it no longer waits.
         return self._slots[:].count(_WAITING) if self._packets.is_empty() else 0
 
+    def count_waiting(self) -> int:
+        """How many workers wait. For any process; changes nothing."""
+        return self._slots[:].count(_WAITING)
+
     def bell(self) -> int:
         """The file descriptor that is readable when ``free`` may have changed."""
         return self._bell.fileno()

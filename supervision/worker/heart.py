@@ -32,7 +32,7 @@ class Heart:
         self._progress: tuple[int | None, int | None, str | None] | None = None
         self._last = time.monotonic()
         self._lost = False
-        self._hurry = threading.Event()
+        self._hurry: threading.Event | None = None
         self._writing = threading.Lock()
 
     def is_fresh(self) -> bool:
@@ -56,40 +56,29 @@ class Heart:
 
     def progress(self, done: int | None, total: int | None, text: str | None) -> None:
         self._progress = (done, total, text)
-        self._hurry.set()
-
-    def wait(self) -> None:
-        """Until the next beat is due: sooner when there is progress to show."""
-        deadline = time.monotonic() + settings.BEAT_SECONDS
-        self._hurry.wait(settings.BEAT_SECONDS)
-        if self._hurry.is_set():
-            self._hurry.clear()
-            time.sleep(max(0.0, min(settings.PROGRESS_SECONDS, deadline - time.monotonic())))
+        if self._hurry is not None:
+            self._hurry.set()
 
 
 class _Beater:
-    """The thread of this process; started with the first drive, after the fork."""
+    """The thread of this process; started with the first drive, after the fork.
+
+    It wakes every BEAT_SECONDS whether or not there is anything to beat for: telling it of each drive cost short ones
+    more than their work. So the first beat of a drive comes within BEAT_SECONDS, like every other.
+    """
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self._heart: Heart | None = None
-        self._changed = threading.Condition()
+        self.heart: Heart | None = None
+        self.hurry = threading.Event()
+        """Set when there is progress to show."""
         threading.Thread(target=self._run, name="supervision-heart", daemon=True).start()
-
-    def watch(self, heart: Heart | None) -> None:
-        with self._changed:
-            self._heart = heart
-            self._changed.notify()
 
     def _run(self) -> None:
         while True:
-            with self._changed:
-                while self._heart is None:
-                    self._changed.wait()
-                heart = self._heart
-            heart.wait()
-            if heart is not self._heart or heart.is_lost():
-                self._forget(heart)
+            self._wait()
+            heart = self.heart
+            if heart is None or heart.is_lost():
                 continue
             try:
                 heart.beat()
@@ -98,10 +87,11 @@ class _Beater:
                 logger.warning("a beat failed", exc_info=True)
                 connections[settings.DATABASE].close()
 
-    def _forget(self, heart: Heart) -> None:
-        with self._changed:
-            if self._heart is heart:
-                self._heart = None
+    def _wait(self) -> None:
+        """Until the next beat is due: sooner when there is progress to show, but not sooner than PROGRESS_SECONDS."""
+        if self.hurry.wait(settings.BEAT_SECONDS):
+            time.sleep(max(0.0, min(settings.BEAT_SECONDS, settings.PROGRESS_SECONDS)))
+            self.hurry.clear()
 
 
 _beater: _Beater | None = None
@@ -118,9 +108,9 @@ def beating(task_id: UUID, task_lease: int, *, thread: bool = True) -> Iterator[
     if _beater is None or _beater.pid != os.getpid():
         _beater = _Beater()
     beater = _beater
-    beater.watch(heart)
+    heart._hurry = beater.hurry
+    beater.heart = heart
     try:
         yield heart
     finally:
-        beater.watch(None)
-        heart._hurry.set()
+        beater.heart = None

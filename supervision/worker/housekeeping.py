@@ -1,10 +1,13 @@
 """What a cluster does about its tasks beside running them: the tick, dead processes, and django-q2's schedules."""
 
+import contextlib
 import logging
 import queue
 import threading
 import time
+from typing import NamedTuple
 
+from django.db import Error as DatabaseError
 from django.db import connections
 from django.utils.translation import gettext as _
 from django_q.brokers import Broker
@@ -12,11 +15,21 @@ from django_q.conf import Conf
 from django_q.scheduler import scheduler
 
 from supervision.conf import settings
-from supervision.kernel import lease
+from supervision.kernel import reaping
+from supervision.kernel.identity import host_identity
+from supervision.worker.presence import Presence
 from supervision.worker.tick import tick
 from supervision.worker.trouble import Trouble
 
 logger = logging.getLogger(__name__)
+
+
+class Ended(NamedTuple):
+    """A process that has ended; see ``reaping.reap_process``."""
+
+    pid: int
+    started: str
+    how: str
 
 
 class Housekeeping(threading.Thread):
@@ -24,22 +37,24 @@ class Housekeeping(threading.Thread):
 
     Start it after the last fork of its process. It is a daemon: no hanging database keeps the process from ending.
     ``scheduling`` is the broker for which it also looks at django-q2's schedules, as often as django-q2 does.
+    ``presence`` announces the cluster.
     """
 
     SCHEDULE_SECONDS = 30.0
 
-    def __init__(self, scheduling: Broker | None = None) -> None:
+    def __init__(self, presence: Presence, scheduling: Broker | None = None) -> None:
         super().__init__(name="supervision-housekeeping", daemon=True)
+        self._presence = presence
         self._broker = scheduling if Conf.SCHEDULER else None
-        self._ended: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-        self._unreaped: list[int] = []
+        self._ended: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
+        self._unreaped: list[Ended] = []
         self._finishing = False
         self._schedule_at = time.monotonic() + self.SCHEDULE_SECONDS
         self._trouble = Trouble(logger, _("keeping house"))
 
-    def reap(self, pid: int) -> None:
+    def reap(self, pid: int, started: str, how: str) -> None:
         """A process of this host has ended: make due at once what it was driving. Returns at once."""
-        self._ended.put(pid)
+        self._ended.put(Ended(pid, started, how))
 
     def finish(self, seconds: float) -> None:
         """Reap what is still to be reaped, and end; wait for that at most so long."""
@@ -54,7 +69,9 @@ class Housekeeping(threading.Thread):
                 self._reap_ended()
                 if time.monotonic() >= tick_at and not self._finishing:
                     tick_at = time.monotonic() + settings.TICK_SECONDS
+                    self._presence.announce()
                     tick()
+                    self._presence.ticked()
                     self._schedule()
             except Exception as error:
                 self._trouble.met(error)
@@ -62,26 +79,32 @@ class Housekeeping(threading.Thread):
                 tick_at = time.monotonic() + min(settings.TICK_SECONDS, 1.0)
             else:
                 self._trouble.over()
+        with contextlib.suppress(DatabaseError):  # the row ages, then
+            self._presence.withdraw()
         connections.close_all()
 
     def _await_news(self, seconds: float) -> None:
         try:
             while True:
-                pid = self._ended.get(timeout=seconds)
+                ended = self._ended.get(timeout=seconds)
                 seconds = 0.0
-                if pid is None:
+                if ended is None:
                     self._finishing = True
                 else:
-                    self._unreaped.append(pid)
+                    self._unreaped.append(ended)
         except queue.Empty:
             pass
 
     def _reap_ended(self) -> None:
         while self._unreaped:
-            count = lease.reap_process(host=lease.host_identity(), pid=self._unreaped[0])
-            pid = self._unreaped.pop(0)
+            pid, started, how = self._unreaped[0]
+            count = reaping.reap_process(host=host_identity(), pid=pid, started=started, how=how)
+            self._unreaped.pop(0)
             if count:
-                logger.warning(_("Process %(pid)s ended while it drove a task: the task is due again."), {"pid": pid})
+                logger.warning(
+                    _("Process %(pid)s ended (%(how)s) while it drove a task: the task is due again."),
+                    {"pid": pid, "how": how or "?"},
+                )
 
     def _schedule(self) -> None:
         if self._broker is not None and time.monotonic() >= self._schedule_at:

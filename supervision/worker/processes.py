@@ -10,9 +10,10 @@ from django_q.monitor import monitor
 from django_q.pusher import pusher
 from django_q.worker import worker
 
-from supervision.worker import ordinary, orphans, stop
+from supervision.worker import drive, ordinary, orphans, stop
 from supervision.worker.broker import Broker
 from supervision.worker.handover import Countdown, ResultQueue, TaskQueue
+from supervision.worker.pulse import Pulse
 from supervision.worker.roster import Roster
 
 
@@ -39,6 +40,10 @@ class Mark:
         self._set = True
 
 
+OTHER_SEATS = ("sentinel", "pusher", "monitor")
+"""Beside the workers' slots."""
+
+
 @dataclass(frozen=True)
 class Equipment:
     """What the processes of one cluster share. Made before the first of them is forked."""
@@ -47,6 +52,11 @@ class Equipment:
     result_queue: ResultQueue
     roster: Roster
     broker: Broker
+    pulse: Pulse
+
+    def seat(self, seat: int | str) -> int:
+        """The place in ``pulse`` of a worker's slot, or of one of the OTHER_SEATS."""
+        return len(OTHER_SEATS) + seat if isinstance(seat, int) else OTHER_SEATS.index(seat)
 
     def close(self) -> None:
         """Give this process's ends back."""
@@ -59,6 +69,8 @@ def be_worker(sentinel: int, gear: Equipment, slot: int, countdown: Countdown, t
     """Run packages until the stop. A SIGTERM to this process alone ends it after its current package."""
     orphans.tie_to_parent(sentinel)
     on_stop_signals(stop.request_stop_here)
+    gear.pulse.show(gear.seat(slot))
+    drive.serve(drive.Lane(gear.broker.queues))
     gear.task_queue.serve(slot, on_ready=lambda: gear.roster.ready("worker"))
     worker(gear.task_queue, gear.result_queue, countdown, timeout)
 
@@ -67,6 +79,7 @@ def be_pusher(sentinel: int, gear: Equipment) -> None:
     """Hand due work to the free workers until the stop."""
     orphans.tie_to_parent(sentinel)
     on_stop_signals(stop.request_stop_here)
+    gear.pulse.show(gear.seat("pusher"))
     gear.broker.capacity = gear.task_queue
     gear.roster.ready("pusher")
     pusher(gear.task_queue, StopEvent(), gear.broker)
@@ -81,6 +94,7 @@ def be_monitor(sentinel: int, gear: Equipment) -> None:
     """Save and acknowledge results. Ends when the sentinel says so, behind the last worker's result."""
     orphans.tie_to_parent(sentinel)
     on_stop_signals(lambda: None)
+    gear.pulse.show(gear.seat("monitor"))
     gear.roster.ready("monitor")
     monitor(gear.result_queue, gear.broker)
 

@@ -1,11 +1,13 @@
 """Who is who in a cluster: each process says that it is ready, the sentinel says which have ended, main listens."""
 
+import json
 import logging
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Literal
 
+from supervision.kernel.identity import started_of
 from supervision.worker.packets import Packets
 
 logger = logging.getLogger(__name__)
@@ -15,9 +17,13 @@ Role = Literal["main", "sentinel", "worker", "pusher", "monitor"]
 
 @dataclass(frozen=True)
 class News:
+    """A process is ready, or has ended: ``how``, if the sentinel saw it."""
+
     has_ended: bool
     role: str
     pid: int
+    started: str
+    how: str
 
 
 class Roster:
@@ -36,13 +42,15 @@ class Roster:
     def ready(self, role: Role) -> None:
         """This process is ready. The line that is logged is one that others may parse."""
         logger.info("supervision worker ready pid=%d role=%s", os.getpid(), role)
-        self._packets.send(f"ready {role} {os.getpid()}".encode(), seconds=1.0)
+        self._say(News(False, role, os.getpid(), started_of(os.getpid()), ""))
 
-    def ended(self, role: Role, pid: int) -> None:
-        self._packets.send(f"ended {role} {pid}".encode(), seconds=1.0)
+    def ended(self, role: Role, pid: int, started: str, how: str) -> None:
+        self._say(News(True, role, pid, started, how))
 
     def news(self) -> Iterator[News]:
         """What was said since the last call."""
         while (message := self._packets.receive()) is not None:
-            event, role, pid = message.decode().split()
-            yield News(event == "ended", role, int(pid))
+            yield News(*json.loads(message))
+
+    def _say(self, news: News) -> None:
+        self._packets.send(json.dumps(astuple(news)).encode(), seconds=1.0)

@@ -15,6 +15,7 @@ from django_q.conf import Conf, prometheus_multiprocess
 from django_q.status import Stat
 
 from supervision.conf import settings
+from supervision.kernel.identity import started_of
 from supervision.worker import orphans, stop
 from supervision.worker.handover import STOP, Countdown
 from supervision.worker.processes import (
@@ -26,6 +27,7 @@ from supervision.worker.processes import (
     be_worker,
     on_stop_signals,
 )
+from supervision.worker.pulse import Watch
 from supervision.worker.readiness import readable
 from supervision.worker.roster import Role
 
@@ -42,6 +44,7 @@ def be_sentinel(main: int, gear: Equipment, workers: int, cluster_id: UUID, time
     try:
         orphans.tie_to_parent(main)
         sentinel = Sentinel(gear, workers, cluster_id, timeout)
+        gear.pulse.show(gear.seat("sentinel"))
         on_stop_signals(stop.request_stop)
         gear.roster.ready("sentinel")
         sentinel.start()
@@ -72,6 +75,9 @@ class Sentinel(django_q_cluster.Sentinel):  # type: ignore[misc]  # django-q2 is
         self._since: dict[Seat, float] = {}
         self._failures: dict[Seat, int] = {}
         self._countdowns: dict[Seat, Countdown] = {}
+        self._started: dict[Seat, str] = {}
+        self._killed_for: dict[Seat, str] = {}
+        self._watch = Watch(gear.pulse)
         self._status_at = 0.0
 
     # --- django-q2's life of a sentinel: start() pings, spawns, guards ---
@@ -88,6 +94,7 @@ class Sentinel(django_q_cluster.Sentinel):  # type: ignore[misc]  # django-q2 is
             self._clear_seats()
             self._fill_seats()
             self._end_overdue()
+            self._end_silent()
             self._save_status()
             files = [process.sentinel for process in self._seated.values()]
             stop.wait(files, Conf.GUARD_CYCLE if len(files) == self._workers + 2 else 0.05)
@@ -129,6 +136,8 @@ class Sentinel(django_q_cluster.Sentinel):  # type: ignore[misc]  # django-q2 is
         )
         process.daemon = Conf.DAEMONIZE_WORKERS if isinstance(seat, int) else True
         process.start()
+        self._started[seat] = started_of(process.pid or 0)
+        self._watch.begin(self._gear.seat(seat))
         spawned: BaseProcess = process
         return spawned
 
@@ -141,7 +150,8 @@ class Sentinel(django_q_cluster.Sentinel):  # type: ignore[misc]  # django-q2 is
         """Note that the process of that seat has ended, and tell main, which makes due what it was driving."""
         process = self._seated.pop(seat)
         pid = process.pid or 0
-        self._gear.roster.ended(_role(seat), pid)
+        how = self._killed_for.pop(seat, "") or _how(process.exitcode)
+        self._gear.roster.ended(_role(seat), pid, self._started[seat], how)
         if isinstance(seat, int):
             was_of_use = self.task_queue.is_served(seat)
             self.task_queue.vacate(seat)
@@ -156,7 +166,7 @@ class Sentinel(django_q_cluster.Sentinel):  # type: ignore[misc]  # django-q2 is
             self.reincarnations += 1
             logger.error(
                 _("The %(role)s %(pid)s ended unexpectedly (%(how)s)."),
-                {"role": _role(seat), "pid": pid, "how": _how(process.exitcode)},
+                {"role": _role(seat), "pid": pid, "how": how},
             )
 
     def _show_seats(self) -> None:
@@ -173,6 +183,19 @@ class Sentinel(django_q_cluster.Sentinel):  # type: ignore[misc]  # django-q2 is
             if seat in self._seated and countdown.is_over():
                 logger.error(_("The worker %(pid)s didn't heed its timeout."), {"pid": self._seated[seat].pid})
                 self._kill([seat])
+
+    def _end_silent(self) -> None:
+        """Kill what lives and does nothing: it is stopped, or C code holds its interpreter's lock. After the lease
+        time, so that whatever it drove is another's by then."""
+        seats = {self._gear.seat(seat): seat for seat in self._seated}
+        for place in self._watch.silent(set(seats), seconds=settings.LEASE_SECONDS):
+            seat = seats[place]
+            self._killed_for[seat] = f"no sign of life for {settings.LEASE_SECONDS:g} s"
+            logger.error(
+                _("The %(role)s %(pid)s shows no sign of life: it is replaced."),
+                {"role": _role(seat), "pid": self._seated[seat].pid},
+            )
+            self._kill([seat])
 
     def _save_status(self) -> None:
         if time.monotonic() >= self._status_at:
@@ -203,8 +226,10 @@ def _role(seat: Seat) -> Role:
 
 
 def _how(exitcode: int | None) -> str:
+    """For the log: a signal's name, or the status."""
     if exitcode is not None and exitcode < 0:
-        return signal.Signals(-exitcode).name
+        known = [signum.name for signum in signal.Signals if signum == -exitcode]
+        return known[0] if known else f"signal {-exitcode}"
     return _("exit status %(status)s") % {"status": exitcode}
 
 

@@ -10,7 +10,8 @@ from uuid import UUID
 
 from supervision.conf import settings
 from supervision.errors import Busy, Refused, TaskNotFound
-from supervision.kernel import lease, lifecycle
+from supervision.kernel import lifecycle, reaping
+from supervision.kernel.identity import host_identity
 from supervision.kernel.models import Question, Task
 
 logger = logging.getLogger("supervision.worker")
@@ -38,7 +39,7 @@ def tick() -> Swept:
         .values_list("task_id", flat=True)[:batch]
     )
     return Swept(
-        reaped=_each(list(orphaned), lease.reap),
+        reaped=reaping.reap_gone(host_identity()) + _each(list(orphaned), reaping.reap),
         expired=_each(dict.fromkeys([*overdue, *unanswered]), lifecycle.expire),
     )
 

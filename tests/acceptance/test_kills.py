@@ -91,6 +91,18 @@ def test_killed_group_is_recovered_by_the_next_cluster(start_cluster: StartClust
     tasks.wait_for_state(task, "completed", seconds=15)
 
 
+def test_killed_cluster_is_recovered_at_once_by_another_of_its_host(start_cluster: StartCluster) -> None:
+    """Which sees that the processes are gone, and waits for no lease."""
+    supervision = {"LEASE_SECONDS": 600, "BEAT_SECONDS": 1}
+    first = start_cluster(supervision=supervision, workers=1)
+    task = tasks.start(steps=30, seconds=0.05)
+    tasks.wait_for_progress(task)
+    start_cluster("--queue", "other", supervision=supervision, workers=1)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait_until_gone()
+    wait_for(lambda: tasks.reason(task) == "worker_lost", "the task is reaped", seconds=1.5)
+
+
 def test_cluster_outlasts_the_loss_of_all_its_connections(start_cluster: StartCluster) -> None:
     cluster = start_cluster(supervision={"LEASE_SECONDS": 3, "BEAT_SECONDS": 0.5})
     running = [tasks.start(steps=40, seconds=0.05) for _ in range(2)]

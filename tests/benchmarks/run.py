@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("admin", "checkpoints", "pipeline", "replay", "steps")
+NAMES = ("admin", "checkpoints", "pipeline", "replay", "steps", "tasks")
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ import time
 
 from supervision.engines import Context
 from supervision.engines.bodies import body
-from tests.bodies import laps, releases
+from tests.bodies import laps, poisons, releases
 
-__all__ = ["laps", "releases"]
+__all__ = ["laps", "poisons", "releases"]
 
 
 @body("steps")
@@ -16,3 +16,22 @@ def steps(task: Context, *, steps: int = 1, seconds: float = 0.0) -> int:
         time.sleep(seconds)
         task.checkpoint(done=done + 1)
     return steps
+
+
+@body("poison")
+def poison(task: Context, *, how: str) -> None:
+    """Ends its worker, or holds it for ever, in the way of that name."""
+    task.log("I am about to do it")
+    getattr(poisons, how)()
+
+
+@body("noop")
+def noop(task: Context) -> None:
+    """Nothing at all."""
+
+
+@body("approval")
+def approval(task: Context) -> float:
+    """Asks, and returns the moment at which it went on after the answer."""
+    task.ask("go", "Go on?")
+    return time.time()

@@ -28,14 +28,17 @@ from supervision.kernel import crash
 DEADLINE = 15.0
 T = TypeVar("T")
 
+HELD = "held:before_commit"
+
 _here = threading.local()
 
 
 def point(name: str) -> None:
     """What stands in for ``crash.point``: the actor of this thread stops here, in its transaction."""
     actor: Actor | None = getattr(_here, "actor", None)
-    # A checkpoint's own point is passed before its only statement, outside of any transaction.
-    if actor is not None and name.endswith(":before_commit") and connection.in_atomic_block:
+    # The point of a verb that is one statement is passed before it: outside of any transaction, or of the held one.
+    is_held = getattr(_here, "is_held", False) and name != HELD
+    if actor is not None and name.endswith(":before_commit") and connection.in_atomic_block and not is_held:
         actor._stop(name)
 
 
@@ -46,8 +49,12 @@ def held(verb: Callable[[], T]) -> Callable[[], T]:
         with transaction.atomic():
             block: Any = connection.atomic_blocks[-1]
             block._from_testcase = True  # or the verb refuses the transaction
-            result = verb()
-            crash.point("held:before_commit")
+            _here.is_held = True
+            try:
+                result = verb()
+                crash.point(HELD)
+            finally:
+                _here.is_held = False
         return result
 
     return run

@@ -42,7 +42,7 @@ def offered() -> list[UUID]:
 def test_two_takers_of_one_package_make_one_owner(stage: Stage) -> None:
     pk = rows.due()
     (package,) = due.offer(1, queues=None, bodies=KNOWN)
-    first = stage.begin(lambda: lease.take(pk, package.lease, WORKER))
+    first = stage.begin(held(lambda: lease.take(pk, package.lease, WORKER)))
     second = stage.begin(lambda: lease.take(pk, package.lease, OTHER))
     assert second.is_blocked_by(first)
     assert first.commit().lease == 1
@@ -129,7 +129,7 @@ def test_a_completion_that_commits_first_wins_and_the_later_request_writes_nothi
     stage: Stage, verb: Callable[..., Task]
 ) -> None:
     running = rows.running()
-    completion = stage.begin(lambda: ends.complete(running.pk, running.lease, {"ok": 1}))
+    completion = stage.begin(held(lambda: ends.complete(running.pk, running.lease, {"ok": 1})))
     request = stage.begin(lambda: verb(running.pk, by="ann"))
     assert request.is_blocked_by(completion)
     completion.commit()
@@ -373,7 +373,7 @@ def test_two_signals_with_one_key_are_one(stage: Stage) -> None:
 
 def test_a_signal_beside_the_end_is_refused_or_kept_and_never_lost_silently(stage: Stage) -> None:
     running = rows.running()
-    completion = stage.begin(lambda: ends.complete(running.pk, running.lease))
+    completion = stage.begin(held(lambda: ends.complete(running.pk, running.lease)))
     send = stage.begin(lambda: signals_in.send(running.pk, "paid"))
     assert send.is_blocked_by(completion)
     completion.commit()
@@ -387,7 +387,7 @@ def test_a_signal_beside_the_end_is_refused_or_kept_and_never_lost_silently(stag
 def test_a_task_that_finishes_between_the_sweeps_read_and_its_update_stays_finished(stage: Stage) -> None:
     running = rows.running()
     rows.lose_worker(running.pk)
-    completion = stage.begin(lambda: ends.complete(running.pk, running.lease, {"ok": 1}))
+    completion = stage.begin(held(lambda: ends.complete(running.pk, running.lease, {"ok": 1})))
     sweep = stage.begin(tick)  # has read that the task runs without a beat
     assert sweep.is_blocked_by(completion)
     completion.commit()
@@ -534,7 +534,7 @@ def test_two_creations_with_one_concurrency_key_make_one_live_task(stage: Stage)
 
 def test_a_concurrency_key_that_is_freed_meanwhile_admits_the_next(stage: Stage) -> None:
     running = rows.running(concurrency_key="customer-7")
-    completion = stage.begin(lambda: ends.complete(running.pk, running.lease))
+    completion = stage.begin(held(lambda: ends.complete(running.pk, running.lease)))
     creation_ = stage.begin(lambda: creation.create(BODY, concurrency_key="customer-7"))
     assert creation_.is_blocked_by(completion)
     completion.commit()

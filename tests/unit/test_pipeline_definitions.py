@@ -74,7 +74,10 @@ def test_exactly_four_are_positional() -> None:
         (State("noop", "DONE", "A", True), "state 'A': its transition isn't callable"),  # type: ignore[arg-type]
         (State(coroutine, "DONE", "A", True), "state 'A': its transition is `async def`"),
         (State(noop, "DONE", "A", True, ready=coroutine), "state 'A': its ready is `async def`"),
-        (State(noop, "DONE", "A", True, branches={"success": "DONE"}), "state 'A': a branch may not be called 'success'"),
+        (
+            State(noop, "DONE", "A", True, branches={"success": "DONE"}),
+            "state 'A': a branch may not be called 'success'",
+        ),
         (State(noop, "DONE", "A", True, branches={"": "DONE"}), "state 'A': the branch ''"),
         ((noop, "DONE", "A", True), "state 'A': it must be a State, not tuple"),
     ],

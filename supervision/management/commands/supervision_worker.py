@@ -92,9 +92,11 @@ def _count(text: str) -> int:
 
 def _show_progress(verbosity: int) -> None:
     """Have our own log records seen, unless the project's LOGGING says what it wants of them."""
-    logger = logging.getLogger("supervision")
+    logger, events = logging.getLogger("supervision"), logging.getLogger("supervision.events")
     if logger.level == logging.NOTSET:
         logger.setLevel({0: logging.ERROR, 1: logging.INFO}.get(verbosity, logging.DEBUG))
+        if events.level == logging.NOTSET and verbosity < 2:
+            events.setLevel(logging.WARNING)  # each take and end: the log table has them
     if not logger.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
