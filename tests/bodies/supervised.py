@@ -6,7 +6,7 @@ from supervision.engines import Context
 from supervision.engines.bodies import body
 from tests.bodies import laps, poisons, releases
 
-__all__ = ["laps", "releases"]
+__all__ = ["laps", "poisons", "releases"]
 
 
 @body("steps")

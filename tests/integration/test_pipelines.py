@@ -300,7 +300,7 @@ def test_steps_waits_and_questions_of_a_visit_are_its_own() -> None:
             run_until_idle()
             answer(task, {"A.2/again": False})
             run_until_idle()
-    assert (fresh(task).result or {})["params"] == {"1": [1, 2], "2": [3, 4]}
+    assert fresh(task).result == {"state": "DONE", "params": {"1": [1, 2], "2": [3, 4]}}
     assert calls == {"work": 4}
 
 

@@ -138,7 +138,7 @@ def test_an_ended_run_starts_a_new_one_there_with_what_it_had(training: Pipeline
     run_until_idle()
     second = Task.objects.get(pk=moved.run_id)
     assert second.current_state == "completed"
-    assert (second.result or {})["params"] == {"job": 1}
+    assert second.result == {"state": "DONE", "params": {"job": 1}}
     assert path(second) == [("POLL", 2, "SAVE"), ("SAVE", 1, "DONE")]
     previous = pointer().previous
     assert previous is not None
