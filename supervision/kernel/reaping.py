@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -9,12 +10,16 @@ from uuid import UUID
 from django.db.models import F, QuerySet
 
 from supervision.conf import settings
+from supervision.kernel import sql
 from supervision.kernel.clock import Clock
 from supervision.kernel.ends import finish
 from supervision.kernel.identity import Worker, is_gone
 from supervision.kernel.models import Heartbeat, Task
 from supervision.kernel.states import Reason, State
-from supervision.kernel.transition import committing, locked, write
+from supervision.kernel.transition import announce, committing, is_heard, locked, notify, write
+
+_GONE = "the process is gone"
+"""What is known of an end that nobody saw."""
 
 
 def reap(task_id: UUID | str, *, lost: Worker | None = None, how: str = "") -> bool:
@@ -40,7 +45,7 @@ def reap(task_id: UUID | str, *, lost: Worker | None = None, how: str = "") -> b
             return False
         beat_row = rows.first()
         facts = {"worker": beat_row.worker, "beat_at": beat_row.beat_at.isoformat()} if beat_row else {}
-        _give_up(task, {**facts, "how": how or "the process is gone"})
+        _give_up(task, {**facts, "how": how or _GONE})
     return True
 
 
@@ -81,10 +86,66 @@ def reap_gone(host: str) -> int:
 
     So a cluster that was killed whole is recovered by any other of its host, without waiting for a lease to run out.
     """
-    processes = _driving().filter(host=host).values_list("pid", "process_started").distinct()
-    return sum(
-        reap_process(host=host, pid=pid, started=started) for pid, started in list(processes) if is_gone(pid, started)
-    )
+    columns = ("task_id", "lease", "pid", "process_started", "worker", "beat_at")
+    driven = list(_driving().filter(host=host).order_by("task_id").values_list(*columns))
+    gone = {(pid, started) for pid, started in {(row[2], row[3]) for row in driven} if is_gone(pid, started)}
+    lost = [row for row in driven if (row[2], row[3]) in gone]
+    if not lost:
+        return 0
+    reaped = _reap_together(lost)
+    rest = [row for row in lost if row[0] not in reaped]
+    return len(reaped) + sum(reap(row[0], lost=Worker("", host, row[2], row[3])) for row in rest)
+
+
+# Which process held a lease never changes, and a process that is gone stays gone: so these may be judged before the
+# lock, and a hundred of them be parked in one statement. What is at its cap, or locked right now, goes the general way.
+_REAP = """
+WITH lost AS (
+    SELECT * FROM unnest(%(ids)s::uuid[], %(leases)s::bigint[], %(facts)s::text[]) AS lost(id, lease, facts)
+), mine AS MATERIALIZED (
+    SELECT task.id FROM supervision_task AS task JOIN lost USING (id, lease)
+     WHERE task.current_state = 'running' AND task.recoveries < %(cap)s
+     ORDER BY task.id FOR NO KEY UPDATE OF task SKIP LOCKED
+), task AS (
+    UPDATE supervision_task AS task
+       SET current_state = 'parked', watchdog_stop_reason = 'worker_lost', state_changed_at = supervision_now_v1(),
+           lease = task.lease + 1, recoveries = recoveries + 1, wake_at = supervision_now_v1(),
+           log_length = log_length + 1
+      FROM lost JOIN mine USING (id)
+     WHERE task.id = lost.id AND task.lease = lost.lease AND task.current_state = 'running'
+    RETURNING task.id, task.body, task.lease, task.generation, task.log_length, task.recoveries, lost.facts
+), beat AS (
+    UPDATE supervision_heartbeat AS heartbeat SET lease = task.lease FROM task WHERE heartbeat.task_id = task.id
+), entry AS (
+    INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
+    SELECT id, log_length, 'task_parked', '',
+           facts::jsonb || jsonb_build_object('reason', 'worker_lost', 'recoveries', recoveries), lease, 'reaper'
+      FROM task
+)
+SELECT id, body, lease, generation, log_length FROM task
+"""
+
+
+def _reap_together(lost: list[tuple[Any, ...]]) -> set[UUID]:
+    """The ids of those that were parked: due now, lease + 1."""
+    with committing("reap"):
+        rows = sql.run(
+            _REAP,
+            {
+                "ids": [row[0] for row in lost], "leases": [row[1] for row in lost], "cap": settings.MAX_RECOVERIES,
+                "facts": [
+                    json.dumps({"worker": worker, "beat_at": beat_at.isoformat(), "how": _GONE})
+                    for *_, worker, beat_at in lost
+                ],
+            },
+        )  # fmt: skip
+        if rows:
+            notify()
+        for pk, body, lease, generation, length in rows if is_heard("task_parked") else ():
+            parked = {"current_state": State.PARKED, "watchdog_stop_reason": Reason.WORKER_LOST.value}
+            task = Task(pk=pk, body=body, lease=lease, generation=generation, log_length=length, **parked)
+            announce(task, "task_parked")
+    return {row[0] for row in rows}
 
 
 def _driving() -> QuerySet[Heartbeat]:

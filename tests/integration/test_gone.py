@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from supervision.conf import settings
 from supervision.kernel import creation, due, identity, lease, reaping
 from supervision.kernel.identity import Worker, host_identity
-from supervision.kernel.models import LogEntry, Task
+from supervision.kernel.models import Heartbeat, LogEntry, Task
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -73,3 +74,24 @@ def test_process_of_unknown_start_lives_while_its_pid_does(child: subprocess.Pop
     child.kill()
     child.wait()
     assert reaping.reap_gone(host_identity()) == 1
+
+
+def test_many_are_parked_at_once_and_poison_among_them_is_a_dead_letter(child: subprocess.Popen[bytes]) -> None:
+    worker = worker_of(child)
+    mild, poison = taken_by(worker), taken_by(worker)
+    Task.objects.filter(pk=poison.pk).update(recoveries=settings.MAX_RECOVERIES)
+    child.kill()
+    child.wait()
+    assert reaping.reap_gone(host_identity()) == 2
+    mild.refresh_from_db()
+    assert (mild.current_state, mild.watchdog_stop_reason, mild.lease, mild.recoveries) == (
+        "parked",
+        "worker_lost",
+        2,
+        1,
+    )
+    assert list(due.offer(5, queues=None, bodies=[("work", 1)])) == [due.Offer(mild.pk, 2)]
+    assert Heartbeat.objects.get(task=mild).lease == 2
+    last = LogEntry.objects.filter(task_id=mild.pk).latest("sequence_num")
+    assert (last.sequence_num, last.event, last.payload["worker"]) == (mild.log_length, "task_parked", "child")
+    assert Task.objects.get(pk=poison.pk) in Task.objects.dead_lettered()
