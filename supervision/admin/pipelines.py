@@ -97,7 +97,7 @@ class PointerAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         view = self.admin_site.admin_view
         own = [
             path("pipelines/", view(self.pipelines_view), name="supervision_pointer_pipelines"),
-            path("picture/<path:name>/", view(self.picture_view), name="supervision_pointer_pipeline_picture"),
+            path("picture/<path:name>/", view(self.picture_view), name="supervision_pointer_pictures"),
             path("<int:pk>/live/", view(self.live_view), name="supervision_pointer_live"),
             path("<int:pk>/picture/", view(self.pointer_picture_view), name="supervision_pointer_picture"),
             path("<int:pk>/repoint/", view(self.repoint_view), name="supervision_pointer_repoint"),

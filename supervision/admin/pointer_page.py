@@ -101,7 +101,7 @@ def pictured(name: str, table: Table, counts: dict[str, int]) -> dict[str, Any]:
     return {
         "name": name,
         "label": body_label(name),
-        "picture": reverse("admin:supervision_pointer_pipeline_picture", args=[name]),
+        "picture": reverse("admin:supervision_pointer_pictures", args=[name]),
         "mermaid": diagrams.mermaid(graph_of(table, counts=counts)),
         "rows": [row(state) for state in (*table.states, *table.terminal, *strangers)],
         "link": f"{everyone}?{urlencode({'pipeline': name})}",
