@@ -4,9 +4,9 @@ import time
 
 from supervision.engines import Context
 from supervision.engines.bodies import body
-from tests.bodies import poisons, releases
+from tests.bodies import chaos, poisons, releases
 
-__all__ = ["releases"]
+__all__ = ["chaos", "releases"]
 
 
 @body("steps")
