@@ -143,6 +143,9 @@ else:
     EMAIL_BACKEND = _MAIL_BACKEND
     EMAIL_FILE_PATH = _MAIL_DIR
 
+# People are told of questions and dead letters by mail, here into files.
+SUPERVISION = {"NOTIFY": ("mail",), "BASE_URL": os.environ.get("BASE_URL", "http://127.0.0.1:8000")}
+
 # Files ---------------------------------------------------------------------------------------------------------------
 
 MEDIA_ROOT = DATA_DIR / "media"

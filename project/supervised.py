@@ -1,5 +1,5 @@
 """The example work of the demo, found by ``supervision`` at start."""
 
-from project import normalising, onboarding
+from project import normalising, onboarding, retraining
 
-__all__ = ["normalising", "onboarding"]
+__all__ = ["normalising", "onboarding", "retraining"]

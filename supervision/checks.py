@@ -29,6 +29,9 @@ TRIGGERS = frozenset(
         "supervision_tombstone_guard",
         "supervision_tombstone_whole",
         "supervision_erasure_guard",
+        "supervision_visit_no_update",
+        "supervision_visit_no_delete",
+        "supervision_visit_no_truncate",
     }
 )
 

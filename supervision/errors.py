@@ -354,3 +354,6 @@ class ContinuedAsNew(Suspended):
 
 class Failure(SupervisionError):
     """Raise it in a body to fail the task with a sentence for people, without a traceback: ``raise Failure("...")``."""
+
+    stop_reason = ""
+    """The task's ``watchdog_stop_reason``, where an engine has a better one than ``failed:Failure``."""

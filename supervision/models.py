@@ -1,5 +1,6 @@
 """Index: Django looks for models here."""
 
+from supervision.engines.pipelines.models import Pointer, Visit
 from supervision.kernel.clusters import Cluster
 from supervision.kernel.holds import Hold
 from supervision.kernel.models import Erasure, Heartbeat, LogEntry, Question, Signal, Task, Tombstone
@@ -8,6 +9,6 @@ from supervision.kernel.votes import Vote
 from supervision.worker.schedules import SupervisedSchedule
 
 __all__ = [
-    "Cluster", "Erasure", "Heartbeat", "Hold", "LogEntry", "Notice", "Question", "Signal", "SupervisedSchedule",
-    "Task", "Tombstone", "Vote",
+    "Cluster", "Erasure", "Heartbeat", "Hold", "LogEntry", "Notice", "Pointer", "Question", "Signal",
+    "SupervisedSchedule", "Task", "Tombstone", "Visit", "Vote",
 ]  # fmt: skip

@@ -121,6 +121,8 @@ UPDATE supervision_task SET current_state = 'cancelled', watchdog_stop_reason = 
  WHERE current_state IN ('pending', 'running', 'parked');
 INSERT INTO supervision_tombstone (task_id, owner_ref, body, idempotency_key, final_state, log_length)
 SELECT id, owner_ref, body, '', current_state, log_length FROM supervision_task;
+DELETE FROM supervision_visit;
+DELETE FROM supervision_pointer;
 DELETE FROM supervision_logentry;
 DELETE FROM supervision_notice;
 DELETE FROM supervision_vote;

@@ -70,6 +70,7 @@ _REASONS: dict[str, Promise | str] = {
     Reason.VERSION_CHANGED: gettext_lazy("its code has a new version ({0}): resume to accept it"),
     Reason.UNKNOWN_BODY: gettext_lazy("no worker knows the body “{0}”: deploy it, then resume"),
     Reason.REPLAY_MISMATCH: gettext_lazy("its code no longer matches what it has done, at “{0}”"),
+    Reason.UNKNOWN_STATE: gettext_lazy("its pipeline has no state “{0}” any more: move it to another"),
     Reason.CANCELLED: gettext_lazy("cancelled by {0}"),
     Reason.BODY_FAILED: gettext_lazy("its code raised {0}"),
     Reason.UNWINDING_FAILED: gettext_lazy("its clean-up raised {0}"),

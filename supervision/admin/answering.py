@@ -15,7 +15,7 @@ from django.utils.translation import ngettext
 
 from supervision.admin.access import may, visible_questions, visible_tasks
 from supervision.admin.actions import note_in
-from supervision.admin.columns import body_label
+from supervision.admin.columns import body_label, task_name
 from supervision.admin.question_block import block_of, bound
 from supervision.errors import InvalidAnswer, NotStorable, SupervisionError
 from supervision.kernel import entitlement, masking, questions
@@ -91,7 +91,7 @@ def _answer_others(model_admin: QuestionAdmin, request: HttpRequest, question: Q
             questions.answer(other.pk, form, by=request.user, via=_VIA, note=note)
             done += 1
         except SupervisionError as refusal:
-            model_admin.message_user(request, f"{other.task}: {refusal}", messages.WARNING)
+            model_admin.message_user(request, f"{task_name(other.task)}: {refusal}", messages.WARNING)
     if ticked:
         text = ngettext(
             "%(n)s ticked question was not waiting any more.", "%(n)s ticked questions were not waiting any more.",

@@ -159,6 +159,11 @@ def body_label(name: str) -> str:
         return name
 
 
+def task_name(task: Task) -> str:
+    """A task as people point at it: what it does, and the end of its id."""
+    return f"{body_label(task.body)} {str(task.pk)[-8:]}"
+
+
 def owner_name(task: Task) -> str:
     if task.owner is not None:
         return str(task.owner.get_username())

@@ -18,6 +18,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from supervision.admin.columns import task_name
 from supervision.engines import registry, start
 from supervision.engines.forms import ArgumentsForm, dump
 from supervision.engines.registry import Body
@@ -93,7 +94,7 @@ def _form(model_admin: TaskAdmin, request: HttpRequest, body: Body, subject: Any
     if posted and form.is_valid() & options.is_valid():
         task = _start(request, body, form, options, subject)
         if task is not None:
-            text = _("Started: %(task)s.") % {"task": task}
+            text = _("Started: %(task)s.") % {"task": task_name(task)}
             model_admin.message_user(request, text, messages.SUCCESS)
             return HttpResponseRedirect(reverse("admin:supervision_task_change", args=[task.pk]))
     once = request.POST.get("once", "") if posted else ""

@@ -15,8 +15,9 @@ from supervision.admin.access import may, visible_questions, visible_tasks
 from supervision.admin.paging import capped_count, shown_count
 from supervision.admin.throughput import Bar, chart
 from supervision.conf import settings
-from supervision.kernel import due, entitlement, holds, sql
+from supervision.kernel import entitlement, holds, sql
 from supervision.kernel.clock import Now
+from supervision.kernel.clusters import Cluster
 from supervision.kernel.models import Heartbeat
 from supervision.kernel.states import TERMINAL, State
 from supervision.signs import sign
@@ -24,6 +25,9 @@ from supervision.wording import Situation
 
 HOURS = 24
 _MANY_DRIVEN = 200
+_FAILURES = 4
+_SEEN = timedelta(seconds=15)
+"""A cluster announces itself every second or so."""
 
 
 def describe(request: HttpRequest) -> dict[str, Any]:
@@ -47,9 +51,11 @@ def describe(request: HttpRequest) -> dict[str, Any]:
         "due": oldest_due,
         "held": shown_count(capped_count(tasks.held())),
         "workers": _workers(tasks),
-        "clusters": due.listeners(),
+        "clusters": list(Cluster.objects.using(settings.DATABASE).alive(_SEEN)),
+        "failures": _failures(tasks),
         "holds": list(holds.standing().values()),
         "can_start": may(user, "add_task"),
+        "can_health": user.is_superuser or not settings.VISIBLE_TASKS,
         "list": reverse("admin:supervision_task_changelist"),
         **_throughput(tasks),
     }
@@ -58,6 +64,12 @@ def describe(request: HttpRequest) -> dict[str, Any]:
 def _count(tasks: Any, state: State) -> dict[str, Any]:
     count = capped_count(tasks.filter(current_state=state))
     return {"state": state, "sign": sign(Situation(str(state), str(state.label))), "count": shown_count(count)}
+
+
+def _failures(tasks: Any) -> list[Any]:
+    """The newest tasks that failed."""
+    failed = tasks.with_clock().filter(current_state=State.FAILED).order_by("-id")
+    return list(failed.defer("arguments", "locked_decisions", "result")[:_FAILURES])
 
 
 def _workers(tasks: Any) -> list[dict[str, Any]]:

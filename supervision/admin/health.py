@@ -2,7 +2,7 @@
 
 Route it through the admin site, which checks that the visitor is staff::
 
-    path("health/", self.admin_site.admin_view(health_page), name="supervision_health")
+    path("health/", self.admin_site.admin_view(health_page), name="supervision_task_health")
 """
 
 from __future__ import annotations

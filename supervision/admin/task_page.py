@@ -38,7 +38,6 @@ def page(model_admin: TaskAdmin, request: HttpRequest, task: Task) -> HttpRespon
     context = {
         **model_admin.admin_site.each_context(request),
         "title": body_label(task.body),
-        "subtitle": str(task.pk)[-12:],
         "opts": model_admin.opts,
         "media": model_admin.media,
         **describe(model_admin, request, task),

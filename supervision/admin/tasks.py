@@ -18,6 +18,7 @@ from supervision.admin.access import may, task_or_refuse, visible_tasks
 from supervision.admin.columns import Columns
 from supervision.admin.created import CreatedFilter
 from supervision.admin.filters import Attention, BodyFilter, QueueFilter, ReasonFilter, StateFilter
+from supervision.admin.health import health_page
 from supervision.admin.paging import CappedPaginator, shown_count
 from supervision.admin.searching import search
 from supervision.admin.verbs import VERBS
@@ -105,6 +106,7 @@ class TaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view
         own = [
+            path("health/", view(health_page), name="supervision_task_health"),
             path("<uuid:pk>/live/", view(self.live_view), name="supervision_task_live"),
             path("<uuid:pk>/act/<slug:name>/", view(self.act_view), name="supervision_task_act"),
             path("<uuid:pk>/whole/<str:what>/", view(self.whole_view), name="supervision_task_whole"),

@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy
 
 from supervision import wording
 from supervision.admin.access import may, visible_tasks
+from supervision.admin.columns import task_name
 from supervision.engines import retry
 from supervision.errors import Conflict, SupervisionError, TaskNotFound
 from supervision.kernel import lifecycle
@@ -110,7 +111,7 @@ def carry_out(verb: Verb, chosen: Sequence[tuple[UUID, int | None]], *, by: Any,
 def _one(verb: Verb, task: Task | None, pk: UUID, generation: int | None, by: Any, note: str) -> Outcome:
     if task is None or not may(by, "view_task", task) or not may(by, verb.codename, task):
         return Outcome(pk, False, str(TaskNotFound(pk)))
-    name = str(task)
+    name = task_name(task)
     if generation is None:
         return Outcome(pk, False, _("%(task)s: unchanged, for the page did not say what it showed.") % {"task": name})
     try:

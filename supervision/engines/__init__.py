@@ -2,6 +2,7 @@
 
 from supervision.engines.bodies import body
 from supervision.engines.context import Context
+from supervision.engines.pipelines import InvalidPipeline, Pipeline, Run, State, repoint
 from supervision.engines.starting import retry, start, start_many
 from supervision.engines.steps import Retry
 from supervision.errors import Cancelled, ChildFailed, Failure, QuestionAsked, StepFailed
@@ -9,6 +10,7 @@ from supervision.kernel.files import StoredFile, store
 from supervision.kernel.question_form import Ask, question_form
 
 __all__ = [
-    "Ask", "Cancelled", "ChildFailed", "Context", "Failure", "QuestionAsked", "Retry", "StepFailed", "StoredFile",
-    "body", "question_form", "retry", "start", "start_many", "store",
+    "Ask", "Cancelled", "ChildFailed", "Context", "Failure", "InvalidPipeline", "Pipeline", "QuestionAsked", "Retry",
+    "Run", "State", "StepFailed", "StoredFile", "body", "question_form", "repoint", "retry", "start", "start_many",
+    "store",
 ]  # fmt: skip

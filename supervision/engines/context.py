@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
@@ -31,8 +32,8 @@ from supervision.errors import (
     SupervisionError,
     WorkerStopping,
 )
+from supervision.kernel import ends, masking, questions, sql, storable
 from supervision.kernel import lease as leases
-from supervision.kernel import masking, questions, sql, storable
 from supervision.kernel.lease import Requests, Taken
 from supervision.kernel.question_form import Ask
 from supervision.kernel.states import Reason, State
@@ -68,7 +69,6 @@ class Context(Family, Compensating, Durable):
         self._pulse = pulse
         self._stopping = stopping
         self._thread = threading.get_ident()
-        self._answers: dict[str, Any] | None = None
         self._secrets = masking.secrets_of(taken.arguments, taken.sensitive)
         self._decided = storable.encode(taken.decisions, place="decisions", limit="MAX_DECISIONS_BYTES")
         self._requests = taken.requests
@@ -123,10 +123,12 @@ class Context(Family, Compensating, Durable):
 
     @property
     def answers(self) -> Mapping[str, Any]:
-        """Key -> answer of every answered question of this task."""
+        """Key -> answer of every answered question of this task (in a pipeline: of this visit)."""
         if self._answers is None:
             with self._kernel():
-                self._answers = questions.answers_of(self.id)
+                answers = questions.answers_of(self.id)
+            scope = self._scope
+            self._answers = {key[len(scope) :]: answers[key] for key in answers if key.startswith(scope)}
         return self._answers
 
     # --- the calls
@@ -180,7 +182,8 @@ class Context(Family, Compensating, Durable):
         self._refuse_in_step("ask")
         self._enter(keys[0], is_recorded=False)
         with self._kernel():
-            refused = questions.ask(self.id, self._taken.lease, asks, decisions=self._changed())
+            scoped = [replace(each, key=self._scope + each.key) for each in asks] if self._scope else asks
+            refused = questions.ask(self.id, self._taken.lease, scoped, decisions=self._changed())
         self._refuse(refused, keys[0])
         raise self._end(QuestionAsked(keys[0]))
 
@@ -217,6 +220,14 @@ class Context(Family, Compensating, Durable):
         self._decided = decided
         return self._decisions
 
+    @property
+    def has_begun_to_unwind(self) -> bool:
+        """Whether this or an earlier drive has told the body of its end, or undone a step: then it can't complete."""
+        return self.unwinding is not None or (
+            bool(self._taken.requests.ending)
+            and (self._taken.requests.ending == State.FAILED or self._replay.has_begun_to_unwind)
+        )
+
     def _must_end(self) -> bool:
         """Whether the next new call would end the drive or raise ``Cancelled``. Raises what has ended it already."""
         self._go_on()
@@ -251,7 +262,8 @@ class Context(Family, Compensating, Durable):
         if self.unwinding is None:
             reason = requests.ending_reason or Reason.EXPIRED.value
             self.unwinding = Cancelled(requests.ending or State.EXPIRED, reason)
-            self._record("unwinding_started", call, {"reason": reason})
+            with self._kernel():
+                ends.begin_unwinding(self.id, self._taken.lease, call[:400])
         return self.unwinding
 
     def _park(self, reason: Reason) -> None:
@@ -289,11 +301,11 @@ class Context(Family, Compensating, Durable):
         except DriveEnded as end:
             self.ended = end
             raise
-        except SupervisionError:
-            self._decided = before  # nothing was written: the next record takes the decisions along
-            raise
         except DatabaseError as error:
             self._decided = before
             if sql.is_connection_lost(error):
                 raise self._end(ConnectionLost()) from error
+            raise
+        except BaseException:
+            self._decided = before  # nothing was written: the next record takes the decisions along
             raise

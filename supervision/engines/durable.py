@@ -10,10 +10,10 @@ import hashlib
 import json
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from django.db import DatabaseError, transaction
 from django.utils.translation import gettext as _
@@ -24,6 +24,7 @@ from supervision.engines.replay import Names, Recorded, Replay
 from supervision.engines.steps import ONCE, Retry
 from supervision.errors import (
     AwaitingSignal,
+    Cancelled,
     ConnectionLost,
     ContinuedAsNew,
     Failure,
@@ -37,6 +38,7 @@ from supervision.errors import (
 )
 from supervision.kernel import crash, log, masking, signals_in, sql, storable, waits
 from supervision.kernel import lease as leases
+from supervision.kernel.branches import Branch
 from supervision.kernel.models import Signal
 from supervision.kernel.states import Reason
 
@@ -61,22 +63,31 @@ class Durable:
     _requests: leases.Requests
     _decisions: dict[str, Any]
     _has_read_decisions: bool
+    unwinding: Cancelled | None
     ask: Callable[..., Any]
     _unwind: Callable[..., Any]
     _go_on: Callable[[], None]
     remember_to_undo: Callable[..., None]
 
     def _start_remembering(self) -> None:
+        self._step: str | None = None
+        self._begin_part("", after=self._taken.replay_from)
+
+    def _begin_part(self, scope: str, *, after: int | None) -> None:
+        """From here on calls have names of their own, behind ``scope``, and find what was recorded after the entry of
+        that number. None: nothing can have been. For an engine whose tasks consist of parts."""
+        self._scope = scope
+        self._replay_after = after
         self._replayed: Replay | None = None
         self._names = Names()
-        self._step: str | None = None
+        self._answers: dict[str, Any] | None = None
 
     @property
     def _replay(self) -> Replay:
-        """Read at the first memoised call of the drive, in one query."""
+        """Read at the first memoised call of the drive, or of a part of it, in one query."""
         if self._replayed is None:
             with self._kernel():
-                self._replayed = Replay(self._taken.task_id, after=self._taken.replay_from)
+                self._replayed = Replay(self._taken.task_id, after=self._replay_after)
         return self._replayed
 
     @property
@@ -88,7 +99,8 @@ class Durable:
         """The key of the step of that full name."""
         if not step:
             raise SupervisionError("task.idempotency_key is of a step: read it inside one.")
-        return f"{self._taken.root_id}:{step}"
+        rounds = f"@{self._taken.round}" if self._taken.round else ""
+        return f"{self._taken.root_id}{rounds}:{step}"
 
     def step(
         self,
@@ -154,9 +166,7 @@ class Durable:
         found = self._replay.get(full)
         self._enter(full, is_recorded=bool(found and found.outcome))
         if found is not None and found.outcome:
-            payload = self._replay.payload(found.number)
-            return Signal(pk=payload["signal"], task_id=self._taken.task_id, name=name, payload=payload.get("payload"),
-                          consumed_in=found.number) if payload["signal"] else None  # fmt: skip
+            return signals_in.replayed(self._taken.task_id, found.number, self._replay.payload(found.number))
         with self._kernel():
             came = signals_in.consume_or_park(
                 self._taken.task_id, self._taken.lease, name, timeout=timeout, deadline=self._deadline(found),
@@ -192,7 +202,7 @@ class Durable:
                 f"{base!r} needs a key=: this body skips ahead by its decisions, so the occurrence of a call says "
                 "nothing about which one it is."
             )
-        return self._names.name(base, key)
+        return self._scope + self._names.name(base, key)
 
     # --- replay
 
@@ -206,15 +216,22 @@ class Durable:
         payload = self._replay.payload(found.number)
         differs = [what for what in ("function", "digest") if payload.get(what) != call[what]]
         if differs:
-            reason = Reason.REPLAY_MISMATCH.of(full)
-            with self._kernel():
-                leases.park(self._taken.task_id, self._taken.lease, reason,
-                            payload={"recorded": {what: payload.get(what) for what in differs},
-                                     "called": {what: call[what] for what in differs}})  # fmt: skip
-            raise self._end(ReplayMismatch(reason))
+            self._park_mismatch(full, {what: payload.get(what) for what in differs}, call)
         if found.outcome == "step_failed":
             raise StepFailed(full, payload["error_type"], payload["error"], payload["attempts"])
         return payload["result"]
+
+    def _park_mismatch(self, full: str, recorded: Mapping[str, Any], called: Mapping[str, str]) -> NoReturn:
+        """The code calls something else under a recorded name: for an operator; or, if the task is being ended, the
+        point up to which it can be replayed."""
+        if self._requests.ending or self._requests.is_overdue:
+            raise self._unwind(self._requests, full)
+        reason = Reason.REPLAY_MISMATCH.of(full)
+        with self._kernel():
+            leases.park(self._taken.task_id, self._taken.lease, reason,
+                        payload={"recorded": dict(recorded),
+                                 "called": {what: called[what] for what in recorded}})  # fmt: skip
+        raise self._end(ReplayMismatch(reason))
 
     def _deadline(self, found: Recorded | None) -> datetime | None:
         """Of a wait that an earlier drive began."""
@@ -289,7 +306,8 @@ class Durable:
             return True
         with self._kernel():
             leases.park(self._taken.task_id, self._taken.lease, Reason.RETRYING.of(full),
-                        wake_after=timedelta(seconds=delay), decisions=self._changed())  # fmt: skip
+                        wake_after=timedelta(seconds=delay), decisions=self._changed(),
+                        while_ending=self.unwinding is not None)  # fmt: skip
         raise self._end(Retrying())
 
     def _call(self, full: str, work: Callable[[], Any], timeout: float | timedelta | None) -> Any:
@@ -303,7 +321,7 @@ class Durable:
     def _completed(self, full: str, call: dict[str, str], result: Any) -> Any:
         encoded = _encode(full, result)
         self._write("step_completed", full, _with_result(encoded, call), compensations="compensate" in call)
-        return json.loads(encoded)
+        return storable.as_stored(encoded)
 
     def _atomically(
         self, full: str, call: dict[str, str], work: Callable[[], Any], timeout: float | timedelta | None
@@ -332,7 +350,7 @@ class Durable:
             else:
                 crash.point("checkpoint:after_commit")
                 self._requests = requests
-                return json.loads(encoded)
+                return storable.as_stored(encoded)
         raise AssertionError("unreachable")
 
     def _raise_if_lost(self, error: Exception) -> None:
@@ -348,23 +366,23 @@ class Durable:
             place=full, limit="MAX_PAYLOAD_BYTES"))  # fmt: skip
         return StepFailed(full, kind, message, attempts)
 
-    def _write(self, event: str, name: str, payload: str, *, compensations: int = 0) -> None:
+    def _write(
+        self, event: str, name: str, payload: str, *, compensations: int = 0, branches: Sequence[Branch] = ()
+    ) -> None:
         """A record under a name; what was requested meanwhile is observed by the next call."""
         with self._kernel():
             changed = self._changed()
             self._requests = leases.checkpoint(
                 self._taken.task_id, self._taken.lease, event=event, name=name, payload=payload,
-                decisions=None if changed is None else self._decided, compensations=compensations,
+                decisions=None if changed is None else self._decided, compensations=compensations, branches=branches,
             )  # fmt: skip
 
     def _clean(self, error: BaseException) -> str:
-        text: str = masking.mask_values(storable.text(error, 10_000), self._secrets)
-        return text
+        return storable.text(masking.mask_values(storable.error_text(error), self._secrets), 10_000)
 
     def _traceback(self, error: BaseException) -> str:
-        text = storable.text("".join(traceback.format_exception(error)), 20_000)
-        masked: str = masking.mask_values(text, self._secrets)
-        return masked
+        whole = storable.error_text("".join(traceback.format_exception(error)))
+        return storable.text(masking.mask_values(whole, self._secrets), 20_000)
 
     # --- at most once
 
@@ -414,7 +432,8 @@ class Durable:
             % {"worker": begun_by, "n": intention, "beat": self._last_beat()},
         )
         if verdict == "give_up":
-            raise self._failed(full, call, Failure(_("A person gave up on it: its outcome is uncertain.")), intention)
+            given_up = Failure(_("A person gave up on it: its outcome is uncertain."))
+            raise self._failed(full, {**call, "uncertain": "yes"}, given_up, intention)
         if verdict != "happened":
             return ("run", None) if verdict == "run" else ("happened", None)
         return "happened", self.ask(
@@ -427,9 +446,11 @@ class Durable:
     def _uncertain(self, full: str, intention: int, *more: str) -> str:
         """The key of a question about this intention and no other: rounds of ``continue_as_new`` count their
         intentions from 1 again, but the task's questions stay; and names may be longer than keys."""
-        rounds = [f"after {self._taken.replay_from}"] if self._taken.replay_from else []
-        key = ":".join(["uncertain", full, str(intention), *rounds, *more])
-        return key if len(key) <= 200 else f"{key[:150]}…{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+        rounds = [f"round {self._taken.round}"] if self._taken.round else []
+        key = ":".join(["uncertain", full.removeprefix(self._scope), str(intention), *rounds, *more])
+        longest = 200 - len(self._scope)  # which comes before it
+        digest = hashlib.sha256(key.encode()).hexdigest()[:32]
+        return key if len(key) <= longest else f"{key[: longest - 50]}…{digest}"
 
     def _last_beat(self) -> str:
         """Of the worker that was lost, from the reaper's entry."""

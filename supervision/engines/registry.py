@@ -17,6 +17,14 @@ from supervision.errors import InvalidArguments, UnknownBody
 class Engine(Protocol):
     """What interprets a body. It gets the context of the drive and returns the task's result."""
 
+    @property
+    def context(self) -> Callable[..., Any]:
+        """Makes the context of a drive: ``Context``, or an engine's own kind of it."""
+
+    @property
+    def keeps_steps(self) -> bool:
+        """Whether a retry of an ended task goes on from its recorded steps; else it starts over."""
+
     def run(self, body: Body, context: Any) -> Any:
         """Drives until the body returns or something ends the drive; writes only through the context."""
 

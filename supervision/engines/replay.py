@@ -11,6 +11,8 @@ from uuid import UUID
 from supervision.errors import SupervisionError
 from supervision.kernel import log
 
+LONGEST = 360
+"""Of a step's name: the log's column has 400, and undoing or batches put something before or behind it."""
 _WHOLE = 2_000
 """Entries whose payloads come with the first query."""
 _WINDOW = 500
@@ -34,19 +36,26 @@ class Recorded:
 
 
 class Replay:
-    """The recorded part of one task, from its ``replay_from`` on."""
+    """What is recorded of one task after the entry of number ``after``; None: nothing can be, so nothing is read."""
 
-    def __init__(self, task_id: UUID, *, after: int) -> None:
+    def __init__(self, task_id: UUID, *, after: int | None) -> None:
         self._task_id = task_id
         self._by_name: dict[str, Recorded] = {}
         self._payloads: dict[int, str] = {}
+        self.has_begun_to_unwind = False
         self._windows: OrderedDict[int, dict[int, str]] = OrderedDict()
+        if after is None:
+            return
         for number, event, name, payload in log.recorded(task_id, after=after, whole=_WHOLE):
             if payload is not None:
                 self._payloads[number] = payload
             self._add(number, event, name)
 
     def _add(self, number: int, event: str, name: str) -> None:
+        if event in ("unwinding_started", "step_compensated"):
+            self.has_begun_to_unwind = True
+        if event == "unwinding_started":
+            return
         found = self._by_name.setdefault(name, Recorded())
         if event == "step_attempt_failed":
             found.failed_attempts += 1
@@ -103,6 +112,8 @@ class Names:
         else:
             self._occurrences[base] = count = self._occurrences.get(base, 0) + 1
             name = base if count == 1 else f"{base}#{count}"
-        if len(name) > 400:
-            raise SupervisionError(f"The name of the step {name[:60]}… has {len(name)} characters; the limit is 400.")
+        if len(name) > LONGEST:
+            raise SupervisionError(
+                f"The name of the step {name[:60]}… has {len(name)} characters; the limit is {LONGEST}."
+            )
         return name

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db import models
 
+from supervision.conf import settings
 from supervision.engines import registry
 from supervision.kernel import creation
 from supervision.kernel.models import Task
@@ -100,14 +101,16 @@ def retry(
     from_step: str = "",
     expected_generation: int | None = None,
 ) -> Task:
-    """Forks the ended task on the body's current version; see ``creation.fork``. Raises UnknownBody if it is gone."""
-    source = Task.objects.filter(pk=task_id).only("body").first()
+    """Forks the ended task on the body's current version; see ``creation.fork``. Raises UnknownBody if it is gone.
+
+    Of a body whose engine keeps no steps (a pipeline's run) the retry is from scratch."""
+    source = Task.objects.using(settings.DATABASE).filter(pk=task_id).only("body").first()
     known = registry.get(source.body) if source is not None else None
     return creation.fork(
         task_id,
         by=by,
         note=note,
-        from_scratch=from_scratch,
+        from_scratch=from_scratch or (known is not None and not known.engine.keeps_steps),
         from_step=from_step,
         body_version=known.version if known else None,
         expires_after=known.expires_after if known else None,

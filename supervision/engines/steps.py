@@ -87,7 +87,11 @@ def describe(
 def digest(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """A short digest of a call's arguments, the same in every process: by value where they are JSON, by model and key
     for rows, by type for the rest."""
-    text = json.dumps([list(args), dict(kwargs)], default=_stable, sort_keys=True, skipkeys=True)
+    call = [list(args), dict(kwargs)]
+    try:
+        text = json.dumps(call, default=_stable, sort_keys=True, skipkeys=True)
+    except TypeError:  # keys of several types can't be sorted
+        text = json.dumps(call, default=_stable, skipkeys=True)
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -137,5 +141,6 @@ def within(step: str, timeout: float | timedelta | None, work: Callable[[], R]) 
         signal.signal(signal.SIGALRM, before)
 
 
-class _Ring(BaseException):
-    """The alarm; a BaseException, so that ``except Exception`` in the author's function doesn't swallow it."""
+class _Ring(KeyboardInterrupt):
+    """The alarm. No Exception, so that ``except Exception`` in the author's function doesn't swallow it; and of that
+    kind because psycopg cancels the query that it interrupts, which else would leave the connection unusable."""

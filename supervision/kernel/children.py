@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from supervision.conf import settings
+from supervision.errors import SupervisionError
 from supervision.kernel import creation
 from supervision.kernel.lease import Requests
 from supervision.kernel.models import Task
@@ -66,7 +67,11 @@ def start(
     with committing("create"), locked(task_id, lease=lease) as task:
         if task.ending or task.is_overdue:
             return Requests(ending=task.ending, ending_reason=task.ending_reason, is_overdue=task.is_overdue)
-        creation.create_many(body, arguments, parent=task, parent_steps=steps_of(name, len(arguments)), **options)
+        created = creation.create_many(
+            body, arguments, parent=task, parent_steps=steps_of(name, len(arguments)), **options
+        )
+        if len(created) != len(arguments):
+            raise SupervisionError(f"Children of {name!r} are there already, but their start isn't in the log.")
         write(task, event="children_started", name=name, payload={**payload, "count": len(arguments)},
               decisions=decisions)  # fmt: skip
     return Requests()

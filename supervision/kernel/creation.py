@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from django.contrib.contenttypes.models import ContentType
 from django.db import models
@@ -15,8 +15,8 @@ from supervision.conf import settings
 from supervision.errors import AlreadyPruned, ConcurrencyKeyHeld, NotStorable, Refused
 from supervision.kernel import log, sql, storable
 from supervision.kernel.actors import actor_ref, owner_ref, person_ref
-from supervision.kernel.models import LogEntry, Question, Task, Tombstone
-from supervision.kernel.states import LIVE, Reason, first_word
+from supervision.kernel.models import Erasure, LogEntry, Question, Task, Tombstone
+from supervision.kernel.states import LIVE
 from supervision.kernel.transition import CHANNEL, announce, committing, locked, refuse_isolation
 
 _BATCH = 5_000
@@ -26,13 +26,13 @@ _BATCH = 5_000
 _CREATE = f"""
 WITH task AS (
     INSERT INTO supervision_task (
-        body, body_version, version_at_start, replay_from, queue, priority, arguments, sensitive, owner_id, owner_ref,
-        created_by_ref,
+        body, body_version, version_at_start, replay_from, round, queue, priority, arguments, sensitive,
+        owner_id, owner_ref, created_by_ref,
         subject, subject_type_id, subject_pk, current_state, watchdog_stop_reason, generation, lease, log_length,
         locked_decisions, failure, wake_at, expires_at, recoveries, compensations_outstanding, ending, ending_reason,
         idempotency_key, concurrency_key, parent_id, parent_step, forked_from, root_id, children_awaited, is_awaited
     )
-    SELECT %(body)s, %(body_version)s, %(body_version)s, 0, %(queue)s, %(priority)s, each.arguments,
+    SELECT %(body)s, %(body_version)s, %(body_version)s, 0, %(round)s, %(queue)s, %(priority)s, each.arguments,
            %(sensitive)s::jsonb, %(owner_id)s, %(owner_ref)s,
            COALESCE((SELECT created_by_ref FROM supervision_task WHERE id = %(parent_id)s::uuid), %(created_by_ref)s),
            each.subject, %(subject_type_id)s::int, %(subject_pk)s, 'pending', '', 1, 0, 1, %(decisions)s::jsonb, '',
@@ -41,10 +41,10 @@ WITH task AS (
                     COALESCE(%(start_at)s::timestamptz, supervision_now_v1()) + each.start_after
                     + %(expires_after)s::interval),
            0, 0, '', '', each.idempotency_key, %(concurrency_key)s, %(parent_id)s::uuid, each.parent_step,
-           %(forked_from)s::uuid, %(root_id)s::uuid, 0, true
+           %(forked_from)s::uuid, each.root_id, 0, true
       FROM unnest(%(arguments)s::text[]::jsonb[], %(subjects)s::text[], %(idempotency_keys)s::text[],
-                  %(parent_steps)s::text[], %(start_afters)s::interval[]) WITH ORDINALITY
-           AS each(arguments, subject, idempotency_key, parent_step, start_after, place)
+                  %(parent_steps)s::text[], %(start_afters)s::interval[], %(root_ids)s::uuid[]) WITH ORDINALITY
+           AS each(arguments, subject, idempotency_key, parent_step, start_after, root_id, place)
      ORDER BY each.place
     ON CONFLICT DO NOTHING
     RETURNING id
@@ -97,7 +97,7 @@ def create(
         "body": storable.name(body, place="body"),
         "body_version": body_version,
         "queue": storable.name(queue, place="queue", longest=100),
-        "priority": priority,
+        "priority": _priority(priority),
         "arguments": [storable.encode(dict(arguments or {}), place="arguments", limit="MAX_ARGUMENTS_BYTES")],
         "sensitive": storable.encode(list(sensitive), place="sensitive", limit="MAX_PAYLOAD_BYTES"),
         "owner_id": getattr(owner, "pk", None),
@@ -115,7 +115,8 @@ def create(
         "parent_steps": [parent_step],
         "start_afters": [timedelta(0)],
         "forked_from": forked_from,
-        "root_id": root_id,
+        "root_ids": [root_id],
+        "round": 0,
         "payload": storable.encode({"note": note} if note else {}, place="note", limit="MAX_PAYLOAD_BYTES"),
         "actor": actor_ref(by if by is not None else owner),
         "created_by_ref": created_by_key or person_ref(by if by is not None else owner),
@@ -152,14 +153,15 @@ def create_many(
     error names the number of the arguments.
     """
     shared: dict[str, Any] = {
-        "body": storable.name(body, place="body"), "body_version": body_version, "queue": queue, "priority": priority,
+        "body": storable.name(body, place="body"), "body_version": body_version,
+        "queue": storable.name(queue, place="queue", longest=100), "priority": _priority(priority),
         "sensitive": storable.encode(list(sensitive), place="sensitive", limit="MAX_PAYLOAD_BYTES"),
         "owner_id": parent.owner_id if parent else getattr(owner, "pk", None),
         "owner_ref": parent.owner_ref if parent else owner_ref(owner),
         "created_by_ref": person_ref(by if by is not None else owner),
         "subject_type_id": None, "subject_pk": "", "decisions": "{}", "start_at": start_at, "expires_at": None,
         "expires_after": expires_after, "concurrency_key": "", "parent_id": parent.pk if parent else None,
-        "forked_from": None, "root_id": None, "payload": "{}",
+        "forked_from": None, "round": 0, "payload": "{}",
         "actor": f"task {parent.pk}" if parent else actor_ref(by if by is not None else owner),
     }  # fmt: skip
     count = len(arguments)
@@ -172,16 +174,28 @@ def create_many(
         "idempotency_keys": list(idempotency_keys) or [""] * count,
         "parent_steps": list(parent_steps) or [""] * count,
         "start_afters": list(start_after) or [timedelta(0)] * count,
+        # the same in each fork of the parent, so that its steps keep their idempotency keys
+        "root_ids": [uuid5(parent.root_id or parent.pk, step) for step in parent_steps] if parent else [None] * count,
     }
     for name, values in columns.items():
         if len(values) != count:
             raise ValueError(f"{name} has {len(values)} values for {count} tasks")
+    for at, each in enumerate(columns["idempotency_keys"]):
+        if each:
+            storable.name(each, place=f"idempotency_keys[{at}]")
     created: list[UUID] = []
     with committing("create"):
         for at in range(0, count, _BATCH):
             batch = {name: values[at : at + _BATCH] for name, values in columns.items()}
             created += _insert({**shared, **batch})
+            _refuse_pruned({**shared, **batch})
     return created
+
+
+def _priority(priority: int) -> int:
+    if not 0 <= priority <= 9:
+        raise NotStorable("priority", _("it must be from 0 to 9, not %(n)s") % {"n": priority})
+    return priority
 
 
 def _insert(parameters: Mapping[str, Any]) -> list[UUID]:
@@ -226,12 +240,14 @@ def _insert_or_find(parameters: Mapping[str, Any]) -> tuple[Task, bool]:
 def _refuse_pruned(parameters: Mapping[str, Any]) -> None:
     """Looked for after the insert: a prune that committed before it has left its tombstone, and one that commits later
     finds our row."""
-    key = parameters["idempotency_keys"][0]
-    if key and (
-        Tombstone.objects.using(settings.DATABASE)
-        .filter(owner_ref=parameters["owner_ref"], body=parameters["body"], idempotency_key=key)
-        .exists()
-    ):
+    keys = [key for key in parameters["idempotency_keys"] if key]
+    if not keys:
+        return
+    pruned = Tombstone.objects.using(settings.DATABASE).filter(
+        owner_ref=parameters["owner_ref"], body=parameters["body"], idempotency_key__in=keys
+    )
+    key = pruned.values_list("idempotency_key", flat=True).first()
+    if key is not None:
         raise AlreadyPruned(key)
 
 
@@ -246,10 +262,11 @@ def fork(
     expires_after: timedelta | None = None,
     expected_generation: int | None = None,
 ) -> Task:
-    """A retry: a new task from an ended one, with its arguments, owner, subject and keys, linked to it.
+    """A retry: a new task from an ended one, with its arguments, owner, subject and concurrency key, linked to it.
 
     It keeps what was recorded before the failure: steps, waits, decisions, answers, and the signals that still wait to
-    be consumed, so that nothing is done, nobody asked and nothing awaited twice. ``from_step`` keeps only what was
+    be consumed, so that nothing is done, nobody asked and nothing awaited twice; children are started
+    again, with the idempotency keys that they had. ``from_step`` keeps only what was
     recorded before that step; ``from_scratch`` nothing, and begins a lineage of its own (new idempotency keys). One
     live fork per source: a second call returns the first one's. Raises Refused for a task that has not ended, or that
     has no such step.
@@ -257,6 +274,8 @@ def fork(
     with committing("fork"), locked(task_id, expected_generation=expected_generation) as source:
         if source.current_state in LIVE:
             raise Refused("retry", source, _("it has not ended."))
+        if Erasure.objects.using(settings.DATABASE).filter(pk=source.pk).exists():
+            raise Refused("retry", source, _("its data has been erased."))
         before = _number_of(source, from_step) if from_step else source.log_length + 1
         # every fork locks its source, so this look is no race
         live = Task.objects.using(settings.DATABASE).live().filter(forked_from=source.pk).first()
@@ -301,12 +320,21 @@ def _number_of(source: Task, step: str) -> int:
 
 
 _KEEP_STEPS = """
-WITH kept AS (
-    SELECT row_number() OVER (ORDER BY sequence_num) AS place, *
-      FROM supervision_logentry
+WITH recorded AS (
+    SELECT * FROM supervision_logentry
      WHERE task_id = %(source)s::uuid AND sequence_num > %(after)s AND sequence_num < %(before)s
        AND name <> '' AND event = ANY(%(events)s)
-       AND NOT (name = %(failed)s AND event = 'step_failed')
+       -- what the clean-up did belongs to the end of the source
+       AND sequence_num < COALESCE((SELECT min(sequence_num) FROM supervision_logentry
+                                     WHERE task_id = %(source)s::uuid AND sequence_num > %(after)s
+                                       AND event = 'unwinding_started'), %(before)s::bigint)
+), kept AS (
+    SELECT row_number() OVER (ORDER BY sequence_num) AS place, *
+      FROM recorded
+     WHERE event <> 'step_failed'
+       -- a step that failed runs again; one that a person gave up on stays uncertain, and is asked about again
+       AND (event <> 'step_intended' OR name NOT IN (SELECT name FROM recorded
+                                                      WHERE event = 'step_failed' AND NOT payload ? 'uncertain'))
        AND name NOT IN (SELECT name FROM supervision_logentry
                          WHERE task_id = %(source)s::uuid AND event = 'step_compensated')
 ), entry AS (
@@ -314,26 +342,28 @@ WITH kept AS (
     SELECT %(fork)s::uuid, %(log_length)s + place, event, name,
            payload || jsonb_build_object('kept_from', sequence_num), 0, %(actor)s
       FROM kept
-    RETURNING 1
+    RETURNING event, payload
 )
-UPDATE supervision_task SET log_length = log_length + (SELECT count(*) FROM entry) WHERE id = %(fork)s::uuid
+UPDATE supervision_task
+   SET log_length = log_length + (SELECT count(*) FROM entry), round = %(round)s,
+       compensations_outstanding = (SELECT count(*) FROM entry
+                                     WHERE event = 'step_completed' AND payload ? 'compensate')
+ WHERE id = %(fork)s::uuid
 RETURNING log_length
 """
 _KEPT = ("step_completed", "step_failed", "step_intended", "signal_consumed", "slept")
-"""What a retry keeps: what is settled, and intentions, whose outcome may still be uncertain."""
+"""What a retry may keep: what is settled, and intentions, whose outcome may still be uncertain."""
 
 
 def _keep_steps(source: Task, fork: Task, before: int) -> None:
-    """Copies the recorded steps into the fork's log, but for what was undone and for the failure that ended the source:
+    """Copies the recorded steps into the fork's log, but for what failed, what was undone, and what the clean-up did:
     those run again."""
-    failed = ""
-    if first_word(source.watchdog_stop_reason) == Reason.RETRIES_EXHAUSTED:
-        failed = source.watchdog_stop_reason.partition(":")[2]
     rows = sql.run(
         _KEEP_STEPS,
         {
             "source": str(source.pk), "fork": str(fork.pk), "after": source.replay_from, "before": before,
-            "events": list(_KEPT), "failed": failed, "log_length": fork.log_length, "actor": f"fork of {source.pk}",
+            "events": list(_KEPT), "round": source.round, "log_length": fork.log_length,
+            "actor": f"fork of {source.pk}",
         },
     )  # fmt: skip
     fork.log_length = rows[0][0]

@@ -128,15 +128,3 @@ def seconds_until_next(*, queues: Sequence[str] | None) -> float | None:
     """How long until the next sleeping task wakes, by the database's clock; None: nothing sleeps."""
     rows = sql.run(_NEXT, {"queues": None if queues is None else list(queues)})
     return rows[0][0] if rows and rows[0][0] is not None else None
-
-
-def listeners() -> int:
-    """How many clusters stand and listen for work, as PostgreSQL sees their sessions. Behind a pooler that hands out
-    connections per transaction none is seen, and the poll does it all."""
-    rows = sql.run(_LISTENERS, {"listen": f"LISTEN {CHANNEL}"})
-    return int(rows[0][0])
-
-
-_LISTENERS = """
-SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = %(listen)s
-"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -31,10 +32,7 @@ def finish(
 ) -> None:
     """Writes the terminal ``state`` of the locked ``task`` and closes what hangs on it. Its pending questions are
     withdrawn, or expired where their time is up."""
-    for question in Question.objects.using(settings.DATABASE).filter(task_id=task.pk).pending().order_by("pk"):
-        is_late = question.expires_at is not None and question.expires_at <= task.db_now
-        question.status = Question.Status.EXPIRED if is_late else Question.Status.WITHDRAWN
-        question.save(update_fields=["status"])
+    close_questions(task)
     write(task, to=state, reason=reason, event=EVENTS[state], bump=True, actor=actor,
           payload={"reason": reason, **(payload or {})}, **columns)  # fmt: skip
     if state == State.FAILED and first_word(reason) in DEAD_LETTER_REASONS:
@@ -42,6 +40,14 @@ def finish(
     if task.parent_id is not None:
         _count_down(task, task.parent_id)
     _end_children(task)
+
+
+def close_questions(task: Task) -> None:
+    """Nobody needs the answers to the pending questions of the locked ``task`` any more."""
+    for question in Question.objects.using(settings.DATABASE).filter(task_id=task.pk).pending().order_by("pk"):
+        is_late = question.expires_at is not None and question.expires_at <= task.db_now
+        question.status = Question.Status.EXPIRED if is_late else Question.Status.WITHDRAWN
+        question.save(update_fields=["status"])
 
 
 def _count_down(child: Task, parent_id: UUID) -> None:
@@ -167,18 +173,37 @@ def intend(task_id: UUID | str, lease: int, reason: str, failure: str, details: 
 
 
 @retried
-def end(task_id: UUID | str, lease: int) -> None:
+def begin_unwinding(task_id: UUID | str, lease: int, call: str) -> None:
+    """The body is told of its end, at ``call``. An expiry that only the worker has seen becomes the intended end here,
+    so that neither the tick nor a crash cuts the clean-up short. Raises LeaseLost."""
+    with committing("end"), locked(task_id, lease=lease) as task:
+        state, reason = task.ending or State.EXPIRED, task.ending_reason or Reason.EXPIRED.value
+        write(task, event="unwinding_started", name=call, payload={"reason": reason}, ending=state,
+              ending_reason=reason)  # fmt: skip
+
+
+@retried
+def end(task_id: UUID | str, lease: int, details: Mapping[str, Any] | None = None) -> None:
     """The worker has unwound: writes the end that was asked for, or the expiry that came. Raises LeaseLost.
 
-    If compensations are outstanding all the same (the code that knew them is gone), it is a dead letter instead.
+    If compensations are outstanding all the same, because the body raised ``details`` before it reached their steps, it
+    is parked and tried again a while later, MAX_RECOVERIES times; then, or if the code that knew them is gone, it is a
+    dead letter.
     """
+    recorded = {key: storable.text(value) for key, value in (details or {}).items()}
     with committing("end"), locked(task_id, lease=lease) as task:
         state, reason = State.EXPIRED, Reason.EXPIRED.value
         if task.ending:
             state, reason = State(task.ending), task.ending_reason
-        payload: dict[str, Any] = {"unwound": True}
+        payload: dict[str, Any] = {"unwound": True, **recorded}
         if task.compensations_outstanding:
-            payload = {"intended": reason, "compensations_outstanding": task.compensations_outstanding}
+            payload = {"intended": reason, "compensations_outstanding": task.compensations_outstanding, **recorded}
+            if recorded and task.recoveries < settings.MAX_RECOVERIES:
+                again = Reason.RETRYING.of("clean-up")
+                wait = timedelta(seconds=settings.LEASE_SECONDS * 2**task.recoveries)
+                write(task, to=State.PARKED, reason=again, event="task_parked", payload={"reason": again, **payload},
+                      recoveries=task.recoveries + 1, wake_at=task.db_now + wait)  # fmt: skip
+                return
             state, reason = State.FAILED, Reason.COMPENSATION_EXHAUSTED.of("not found")
         finish(task, state, reason, payload=payload)
 

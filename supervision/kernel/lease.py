@@ -6,14 +6,16 @@ Every write of a worker carries its lease. The statements of the hot path stand 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from supervision.errors import LeaseLost
+from supervision.kernel import branches as branching
 from supervision.kernel import crash, sql, storable
+from supervision.kernel.branches import Branch
 from supervision.kernel.identity import Worker, host_identity
 from supervision.kernel.models import Task
 from supervision.kernel.reaping import reap, reap_process
@@ -58,6 +60,7 @@ class Taken:
     root_id: UUID
     version_at_start: int
     replay_from: int
+    round: int
     worker: str
     requests: Requests
 
@@ -100,7 +103,7 @@ WITH task AS (
     SELECT id, log_length, 'task_taken', '', '{}', lease, %(worker)s FROM task
 )
 SELECT id, lease, body, body_version, arguments::text, sensitive::text, locked_decisions::text, log_length, recoveries,
-       subject, owner_id, COALESCE(root_id, id), ending, ending_reason, generation, version_at_start, replay_from
+       subject, owner_id, COALESCE(root_id, id), ending, ending_reason, generation, version_at_start, replay_from, round
   FROM task
 """
 
@@ -136,7 +139,7 @@ def take(task_id: UUID | str, lease: int, worker: Worker | None = None) -> Taken
     return Taken(
         task_id=row[0], lease=row[1], body=row[2], body_version=row[3], arguments=json.loads(row[4]),
         sensitive=json.loads(row[5]), decisions=json.loads(row[6]), log_length=row[7], recoveries=row[8],
-        subject=row[9], owner_id=row[10], root_id=row[11], version_at_start=row[15], replay_from=row[16],
+        subject=row[9], owner_id=row[10], root_id=row[11], version_at_start=row[15], replay_from=row[16], round=row[17],
         worker=by.name, requests=Requests(ending=row[12], ending_reason=row[13]),
     )  # fmt: skip
 
@@ -147,21 +150,22 @@ _CHECKPOINT = """
 WITH task AS (
     UPDATE supervision_task
        SET log_length = log_length + 1, recoveries = CASE WHEN %(is_progress)s THEN 0 ELSE recoveries END,
-           compensations_outstanding = compensations_outstanding + %(compensations)s::int,
+           compensations_outstanding = GREATEST(0, compensations_outstanding + %(compensations)s::int),
            locked_decisions = COALESCE(%(decisions)s::jsonb, locked_decisions)
      WHERE id = %(task_id)s::uuid AND lease = %(lease)s AND current_state = 'running'
     RETURNING id, log_length, lease, pause_requested_at IS NOT NULL AS pause, ending, ending_reason,
-              COALESCE(expires_at <= supervision_now_v1(), false) AS is_overdue
+              COALESCE(expires_at <= supervision_now_v1(), false) AS is_overdue, supervision_now_v1() AS now
 ), entry AS (
     INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
     SELECT id, log_length, %(event)s, %(name)s, %(payload)s::jsonb, lease, '' FROM task
-)
+)"""
+_OBSERVED = """
 SELECT CASE WHEN pause OR ending <> '' OR is_overdue
             THEN ARRAY[pause::text, ending, ending_reason, is_overdue::text] END
   FROM task
 """
 
-_REPEATED = frozenset({"message_logged", "unwinding_started"})
+_REPEATED = frozenset({"message_logged", "unwinding_started", "task_checkpointed"})
 """What each drive writes again on its way to where the last one died: no sign that it will get any further."""
 
 
@@ -174,14 +178,16 @@ def record_in_transaction(
     payload: str,
     decisions: str | None = None,
     compensations: int = 0,
+    branches: Sequence[Branch] = (),
 ) -> Requests:
     """``checkpoint`` as the last statement of the caller's open transaction: an atomic step's record, which commits
     with the author's effects or not at all. The effects come first, so the task's row is locked last."""
     rows = sql.run(
-        _CHECKPOINT,
+        branching.spliced(_CHECKPOINT, branches, _OBSERVED),
         {
             "task_id": str(task_id), "lease": lease, "event": event, "name": name, "payload": payload,
-            "decisions": decisions, "is_progress": event not in _REPEATED, "compensations": compensations,
+            "decisions": decisions, "is_progress": event not in _REPEATED or decisions is not None,
+            "compensations": compensations, **branching.parameters(branches),
         },
     )  # fmt: skip
     if not rows:
@@ -203,18 +209,20 @@ def checkpoint(
     payload: str = "{}",
     decisions: str | None = None,
     compensations: int = 0,
+    branches: Sequence[Branch] = (),
 ) -> Requests:
     """Makes progress durable: one statement, one round trip, one commit. Returns what was asked of the task meanwhile.
 
     ``payload`` and ``decisions`` are JSON texts from ``storable.encode``; None leaves the decisions as they are.
-    ``compensations`` is 1 for a step that has one, -1 for a step undone. Raises LeaseLost, having written nothing,
-    unless the task runs under this lease. A task past its expiry is recorded all the same (the work was done) and says
-    so.
+    ``compensations`` is 1 for a step that has one, -1 for a step undone; ``branches`` write an engine's own rows in the
+    same statement. Raises LeaseLost, having written nothing, unless the task runs under this lease. A task past its
+    expiry is recorded all the same (the work was done) and says so.
     """
     crash.point("checkpoint:before_commit")
     requests = record_in_transaction(
-        task_id, lease, event=event, name=name, payload=payload, decisions=decisions, compensations=compensations
-    )
+        task_id, lease, event=event, name=name, payload=payload, decisions=decisions, compensations=compensations,
+        branches=branches,
+    )  # fmt: skip
     crash.point("checkpoint:after_commit")
     return requests
 
@@ -234,12 +242,14 @@ def park(
     decisions: Mapping[str, Any] | None = None,
     name: str = "",
     while_ending: bool = False,
+    branches: Sequence[Branch] = (),
 ) -> None:
     """Parks the running task; due after ``wake_after`` of the database's clock, or when somebody wakes it if None.
 
     For waits that nothing outside can satisfy meanwhile; a wait for an answer or a signal checks it under the lock and
-    has a verb of its own. ``decisions``, where given, become the row's in the same commit. A task that is being ended
-    is due at once instead, unless ``while_ending``. Raises LeaseLost.
+    has a verb of its own. ``decisions``, where given, become the row's in the same commit, and ``branches`` write an
+    engine's own rows in it. A task that is being ended is due at once instead, unless ``while_ending``. Raises
+    LeaseLost.
     """
     with committing("park"), locked(task_id, lease=lease) as task:
         wake_at = (
@@ -261,6 +271,7 @@ def park(
             wake_at=wake_at,
             decisions=decisions,
         )
+        branching.run(task_id, branches)
 
 
 # --- beat -------------------------------------------------------------------------------------------------------------

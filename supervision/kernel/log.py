@@ -83,7 +83,7 @@ def _entry(row: tuple[Any, ...], secrets: list[str]) -> LogEntry:
 
 REPLAYED = (
     "step_completed", "step_failed", "step_attempt_failed", "step_intended", "signal_consumed", "slept", "task_parked",
-    "children_started", "step_compensated",
+    "children_started", "step_compensated", "unwinding_started",
 )  # fmt: skip
 """The events that a drive reads again: what was recorded, and what was begun."""
 

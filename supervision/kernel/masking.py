@@ -1,8 +1,10 @@
 """Sensitive arguments: stored for the body, masked by every reader. Pure."""
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
+_LONG_LINE = 16
 MASK = "••••••"
 _SHORTEST_SECRET = 4
 """Shorter values (a PIN of 3, "", True) are masked where they are arguments, but not searched for in other texts:
@@ -22,7 +24,10 @@ def secrets_of(arguments: Any, sensitive: Iterable[str]) -> list[str]:
     names = frozenset(sensitive)
     if not names or not isinstance(arguments, dict):
         return []
-    texts = {text for name in names if name in arguments for text in _texts(arguments[name])}
+    plain = {text for name in names if name in arguments for text in _texts(arguments[name])}
+    # as they stand in a repr or in JSON, and line by line: a key of many lines is seldom quoted whole
+    texts = plain | {repr(text)[1:-1] for text in plain} | {json.dumps(text)[1:-1] for text in plain}
+    texts |= {line for text in plain for line in text.splitlines() if len(line) >= _LONG_LINE}
     return sorted((text for text in texts if len(text) >= _SHORTEST_SECRET), key=len, reverse=True)
 
 

@@ -135,6 +135,8 @@ class Task(models.Model):
     log_length = models.BigIntegerField(_("log length"), default=0)
     replay_from = models.BigIntegerField(default=0)
     """Entries up to this number are not replayed: ``continue_as_new`` has closed them."""
+    round = models.PositiveIntegerField(default=0)
+    """How often it continued as new: part of the idempotency keys of its steps."""
     locked_decisions = models.JSONField(_("decisions"), default=dict)
     result = models.JSONField(_("result"), null=True, blank=True)
     failure = models.TextField(_("failure"), blank=True, default="")
@@ -228,7 +230,6 @@ class Task(models.Model):
             Index(
                 fields=("expires_at",), condition=Q(expires_at__isnull=False) & _LIVE, name="supervision_task_expiry"
             ),
-            Index(fields=("id",), condition=Q(current_state=State.RUNNING), name="supervision_task_running"),
             Index(
                 fields=("subject_type", "subject_pk"),
                 condition=Q(subject_type__isnull=False),
@@ -236,7 +237,7 @@ class Task(models.Model):
             ),
             # The control room's lists, newest first. A take and a park write each index that isn't partial once more,
             # so there is one for each filter that would otherwise read a million rows to find a few, and no more.
-            Index(fields=("current_state", "id"), name="supervision_task_by_state"),
+            Index(fields=("current_state", "id"), name="supervision_task_by_state"),  # and the reaper's running ones
             Index(fields=("body", "id"), name="supervision_task_by_body"),
             # retrying, unknown_body, the dead letters: the first word of a reason, which running tasks don't have
             Index(FirstWord("watchdog_stop_reason"), "id", condition=_HAS_REASON, name="supervision_task_by_reason"),

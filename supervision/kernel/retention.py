@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 from uuid import UUID
 
 from django.utils.translation import gettext as _
@@ -15,6 +16,24 @@ from supervision.kernel.models import ERASED, Erasure, Heartbeat, LogEntry, Ques
 from supervision.kernel.notices import Notice
 from supervision.kernel.transition import committing, locked
 from supervision.kernel.votes import Vote
+
+
+class Attached(Protocol):
+    """An engine's rows that hang on tasks. Called inside the transaction of ``prune`` or ``erase``, doors open."""
+
+    def prune(self, task_ids: Sequence[UUID]) -> None:
+        """Removes the rows of these tasks."""
+
+    def erase(self, task_id: UUID) -> None:
+        """Replaces a person's data in the rows of this task."""
+
+
+_attached: list[Attached] = []
+
+
+def attach(rows: Attached) -> None:
+    """From now on these rows leave, and are erased, with their tasks."""
+    _attached.append(rows)
 
 
 def prune(task_id: UUID | str) -> list[UUID]:
@@ -35,8 +54,9 @@ def prune(task_id: UUID | str) -> list[UUID]:
         Vote.objects.using(database).filter(question__task_id__in=ids).delete()
         Notice.objects.using(database).filter(task_id__in=ids).delete()
         for model in (LogEntry, Question, Signal, Heartbeat):
-            rows = model._default_manager.using(database).filter(task_id__in=ids)
-            rows._raw_delete(database)
+            model._default_manager.using(database).filter(task_id__in=ids)._raw_delete(database)
+        for rows in _attached:
+            rows.prune(ids)
         for pk in reversed(ids):  # children first
             Task.objects.using(database).filter(pk=pk)._raw_delete(database)
     return ids
@@ -68,6 +88,8 @@ def erase(task_id: UUID | str, *, by: Any, note: str = "") -> None:
     with committing("erase"), locked(task_id) as task:
         if not task.is_terminal:
             raise Refused("erase", task, _("it has not ended."))
+        if Task.objects.using(database).live().filter(children=task).exists():
+            raise Refused("erase", task, _("its parent lives and may still read its result."))
         Erasure.objects.using(database).get_or_create(
             task_id=task.pk, defaults={"actor_ref": actor_ref(by), "note": storable.text(note)}
         )
@@ -80,3 +102,5 @@ def erase(task_id: UUID | str, *, by: Any, note: str = "") -> None:
         answered.update(answer=ERASED)
         Question.objects.using(database).filter(task_id=task.pk).update(prompt="", form={})
         Vote.objects.using(database).filter(question__task_id=task.pk).update(note="")
+        for rows in _attached:
+            rows.erase(task.pk)

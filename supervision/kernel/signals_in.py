@@ -80,7 +80,8 @@ def consume_or_park(
         signal = _next(task, name)
         if signal is not None:
             write(task, **settled, **entry,
-                  payload={"signal": str(signal.pk), "name": name, "payload": signal.payload})  # fmt: skip
+                  payload={"signal": str(signal.pk), "name": name, "payload": signal.payload, "key": signal.key,
+                           "sent_by": signal.sent_by_ref, "sent_at": signal.sent_at.isoformat()})  # fmt: skip
             signal.consumed_in = task.log_length
             signal.save(update_fields=["consumed_in"])
             return Waited(signal=signal)
@@ -97,6 +98,17 @@ def consume_or_park(
         write(task, to=State.PARKED, reason=reason, event="task_parked", wake_at=deadline, **entry,
               payload={"reason": reason, "deadline": deadline.isoformat() if deadline else None})  # fmt: skip
         return Waited(parked=True)
+
+
+def replayed(task_id: UUID, number: int, payload: Mapping[str, Any]) -> Signal | None:
+    """The signal that the entry of that number consumed, as the drive that consumed it saw it; None: it timed out."""
+    if payload["signal"] is None:
+        return None
+    return Signal(
+        pk=UUID(payload["signal"]), task_id=task_id, name=payload["name"], payload=payload["payload"],
+        key=payload["key"], sent_by_ref=payload["sent_by"], sent_at=datetime.fromisoformat(payload["sent_at"]),
+        consumed_in=number,
+    )  # fmt: skip
 
 
 def _next(task: Task, name: str) -> Signal | None:

@@ -61,6 +61,7 @@ class Reason(StrEnum):
     VERSION_CHANGED = "version_changed"
     UNKNOWN_BODY = "unknown_body"
     REPLAY_MISMATCH = "replay_mismatch"
+    UNKNOWN_STATE = "unknown_state"
     # ended
     EXPIRED = "expired"
     CANCELLED = "cancelled"
@@ -94,9 +95,12 @@ PARK_REASONS = frozenset(
         Reason.VERSION_CHANGED,
         Reason.UNKNOWN_BODY,
         Reason.REPLAY_MISMATCH,
+        Reason.UNKNOWN_STATE,
     }
 )
-OPERATOR_REASONS = frozenset({Reason.VERSION_CHANGED, Reason.UNKNOWN_BODY, Reason.REPLAY_MISMATCH})
+OPERATOR_REASONS = frozenset(
+    {Reason.VERSION_CHANGED, Reason.UNKNOWN_BODY, Reason.REPLAY_MISMATCH, Reason.UNKNOWN_STATE}
+)
 """Parked for an operator's word: resume makes these due."""
 
 DEAD_LETTER_REASONS = frozenset(

@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from decimal import Decimal
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -10,6 +12,7 @@ from supervision.conf import settings
 from supervision.errors import NotStorable, TooLarge
 
 _LONGEST_TEXT = 64 * 1024
+_DETAIL = re.compile(r"^(DETAIL|CONTEXT): .*", re.MULTILINE)
 _DEEPEST = 100
 """Levels of lists and objects: what is stored must be readable by every Python, whatever its recursion limit."""
 
@@ -38,6 +41,32 @@ def encode(value: Any, *, place: str, limit: str) -> str:
     if size > maximum:
         raise TooLarge(place, size, maximum, limit)
     return text
+
+
+def as_stored(encoded: str) -> Any:
+    """What jsonb will hand back of this JSON text: objects in its order of keys, numbers as it keeps them.
+
+    So that the drive that computed a value and every replay see the very same one.
+    """
+    return json.loads(encoded, object_pairs_hook=_in_order, parse_float=_as_numeric)
+
+
+def _in_order(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(sorted(pairs, key=lambda pair: (len(pair[0].encode()), pair[0].encode())))
+
+
+def _as_numeric(digits: str) -> Any:
+    """jsonb keeps numeric: no exponent, so 1e17 comes back without a point, as an integer; and no negative zero."""
+    number = Decimal(digits)
+    exponent = number.as_tuple().exponent
+    if isinstance(exponent, int) and exponent >= 0:
+        return int(number)
+    return float(number) + 0.0
+
+
+def error_text(error: object) -> str:
+    """An error's text without what PostgreSQL adds of the row's contents, which may be anybody's secret."""
+    return _DETAIL.sub(r"\1: (left out)", text(error, 10**7))
 
 
 def text(value: object, longest: int = _LONGEST_TEXT) -> str:

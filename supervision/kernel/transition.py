@@ -72,6 +72,9 @@ def retried(verb: Callable[P, R]) -> Callable[P, R]:
         for left in range(_TRIES - 1, -1, -1):
             try:
                 return verb(*args, **kwargs)
+            except Busy:
+                if left == 0:  # a child's row, which a client holds
+                    raise
             except DatabaseError as error:
                 if left == 0 or sqlstate(error) not in RETRYABLE:
                     raise

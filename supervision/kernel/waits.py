@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from supervision.errors import SupervisionError
 from supervision.kernel import storable
 from supervision.kernel.lease import Requests
 from supervision.kernel.states import Reason, State
@@ -56,10 +57,17 @@ def sleep(
 def continue_as_new(task_id: UUID | str, lease: int, arguments: Mapping[str, Any]) -> None:
     """Starts the body afresh with ``arguments``, without decisions, and with nothing to replay; due now.
 
-    The log goes on, and so do the questions: a new round needs new keys. Raises LeaseLost, NotStorable, TooLarge.
+    The log goes on, and so do the questions: a new round needs new keys. Raises LeaseLost, NotStorable, TooLarge,
+    and SupervisionError while something is to be undone, or for other sensitive arguments.
     """
     storable.encode(dict(arguments), place="arguments", limit="MAX_ARGUMENTS_BYTES")
     with committing("park"), locked(task_id, lease=lease) as task:
+        if task.compensations_outstanding:
+            raise SupervisionError(
+                "A body with steps that are to be undone can't continue as new: nothing would undo them any more."
+            )
+        if any(task.arguments.get(name) != arguments.get(name) for name in task.sensitive):
+            raise SupervisionError("Sensitive arguments stay as they are in continue_as_new: the log masks these.")
         write(
             task,
             to=State.PARKED,
@@ -68,6 +76,7 @@ def continue_as_new(task_id: UUID | str, lease: int, arguments: Mapping[str, Any
             arguments=dict(arguments),
             locked_decisions={},
             replay_from=task.log_length + 1,
+            round=task.round + 1,
             recoveries=0,
             wake_at=task.db_now,
         )

@@ -41,6 +41,14 @@ def moment(at: datetime | None, now: datetime) -> Any:
     return columns.moment(at, now)
 
 
+@register.filter
+def task_name(task: Any) -> str:
+    """What it does, and the end of its id."""
+    from supervision.admin import columns  # noqa: PLC0415
+
+    return columns.task_name(task)
+
+
 @register.simple_tag
 def progress(task: Any) -> Any:
     """The progress bar."""

@@ -45,6 +45,7 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
     AFTER_GRACE_SECONDS = 5.0
     AT_ONCE_SECONDS = 2.0
     REAP_AT_END_SECONDS = 2.0
+    POST_AT_END_SECONDS = 1.0
 
     def __init__(self, broker: Broker | None = None, workers: int | None = None) -> None:
         stop.share()
@@ -65,10 +66,10 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
         """Run until the stop, or until the sentinel fails; the exit status. No process is left after it."""
         self.start()
         presence = Presence(queues=self.broker.queues, workers=self.workers, free=self._gear.task_queue.count_waiting)
-        self._house = Housekeeping(presence, scheduling=self.broker)
+        self._house, self._postman = Housekeeping(presence, scheduling=self.broker), Postman()
         try:
             self._house.start()
-            Postman().start()
+            self._postman.start()
             self._watch()
         finally:
             self._end()
@@ -139,6 +140,8 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
         for worker in workers:
             self._house.reap(worker.pid, worker.started, _("its cluster ended"))
         self._house.finish(self.REAP_AT_END_SECONDS)
+        if self._postman.is_alive():
+            self._postman.finish(self.POST_AT_END_SECONDS)
         self._gear.close()
 
 
@@ -148,7 +151,9 @@ def run_stock(broker: Broker) -> int:
     cluster: Any = django_q_cluster.Cluster(broker)
     cluster.start()
     house.start()
-    Postman().start()
+    postman = Postman()
+    postman.start()
     cluster.sentinel.join()
     house.finish(1.0)
+    postman.finish(1.0)
     return int(cluster.sentinel.exitcode or 0)

@@ -122,7 +122,7 @@ def drive_one(task_id: UUID | str, task_lease: int, *, stopping: Callable[[], bo
         return True
     try:
         with beating(taken.task_id, taken.lease, thread=thread) as heart:
-            _run(body, taken, Context(taken, pulse=heart, stopping=stopping))
+            _run(body, taken, body.engine.context(taken, pulse=heart, stopping=stopping))
     except LeaseLost:
         logger.warning("task %s was taken over; this worker records nothing more", taken.task_id)
     except ConnectionLost:
@@ -170,7 +170,7 @@ def _call(body: Body, context: Context) -> Any:
 def _returned(result: Any, taken: Taken, context: Context) -> None:
     if context.ended is not None:
         _swallowed(context.ended, taken)
-    elif context.unwinding is not None:
+    elif context.has_begun_to_unwind:
         _unwound(taken, context)
     else:
         try:
@@ -190,22 +190,31 @@ def _raised(error: BaseException, taken: Taken, context: Context) -> None:
     if context.unwinding is not None and taken.requests.ending != State.FAILED:
         # the clean-up itself failed: what can be undone is undone all the same
         _unwound(taken, context, failed.instead(Reason.UNWINDING_FAILED))
-    elif context.has_to_undo or taken.requests.ending:
-        if not taken.requests.ending:
-            _write(lambda: ends.intend(taken.task_id, taken.lease, failed.reason, failed.failure, failed.details))
+    elif taken.requests.ending:
+        _unwound(taken, context, failed, is_intended=True)
+    elif context.has_to_undo:
+        _write(lambda: ends.intend(taken.task_id, taken.lease, failed.reason, failed.failure, failed.details))
         _unwound(taken, context)
     else:
         _write(lambda: ends.fail(taken.task_id, taken.lease, failed.reason, failed.failure, failed.details))
 
 
-def _unwound(taken: Taken, context: Context, failed: _Failed | None = None) -> None:
-    """The body is out: undoes what is to be undone, then writes the intended end, or ``failed`` in its place."""
+def _unwound(taken: Taken, context: Context, failed: _Failed | None = None, *, is_intended: bool = False) -> None:
+    """The body is out: undoes what is to be undone, then writes the intended end, or ``failed`` in its place.
+
+    ``is_intended``: the body raised ``failed`` while it was replayed for an end that stands. If it came before steps
+    that are to be undone, it is tried again: most likely something was away.
+    """
     try:
         context.undo()
     except CompensationExhausted as exhausted:
         failed = _Failed.of(exhausted, taken).instead(Reason.COMPENSATION_EXHAUSTED, exhausted.step)
         failed.details.update(undone=", ".join(exhausted.undone), not_undone=", ".join(exhausted.left))
-    if failed is None:
+        is_intended = False
+    if is_intended and failed is not None:
+        details = failed.details
+        _write(lambda: ends.end(taken.task_id, taken.lease, details))
+    elif failed is None:
         _write(lambda: ends.end(taken.task_id, taken.lease))
     else:
         reason, failure, details = failed.reason, failed.failure, failed.details
@@ -225,14 +234,16 @@ class _Failed:
     def of(cls, error: BaseException, taken: Taken) -> _Failed:
         kind = type(error).__name__
         secrets = masking.secrets_of(taken.arguments, taken.sensitive)
-        message = masking.mask_values(storable.text(error), secrets)
+        message = storable.text(masking.mask_values(storable.error_text(error), secrets))
         details = {"error": f"{kind}: {message}"}
         is_told = isinstance(error, SupervisionError)
         if not is_told:
-            details["traceback"] = masking.mask_values(_traceback(error), secrets)
+            details["traceback"] = storable.text(masking.mask_values(_traceback(error), secrets))
         reason = Reason.BODY_FAILED.of(kind)
         if isinstance(error, StepFailed):
             reason = Reason.RETRIES_EXHAUSTED.of(error.step)
+        elif isinstance(error, Failure) and error.stop_reason:
+            reason = error.stop_reason
         return cls(kind, reason, (message if is_told else details["error"]) or kind, details)
 
     def instead(self, reason: Reason, about: str = "") -> _Failed:
@@ -242,7 +253,7 @@ class _Failed:
 def _traceback(error: BaseException) -> str:
     """Without the supervisor's own frames at its start; never raises."""
     try:
-        return storable.text("".join(traceback.format_exception(error)))
+        return storable.error_text("".join(traceback.format_exception(error)))
     except Exception as broken:
         return f"<no traceback: {type(broken).__name__}>"
 

@@ -72,14 +72,16 @@ def mail(notice: Notice, person: Any, text: Text) -> None:
 
 def deliver_due() -> int:
     """Delivers what is due; the number of notices handled. Several processes at once share the work."""
-    claimed = notices.claim(_BATCH)
-    for notice in claimed:
+    handled = 0
+    # one at a time: a slow mail server must not outlast the claims of those that wait behind
+    while handled < _BATCH and (claimed := notices.claim(1)):
+        handled += 1
         try:
-            _deliver(notice)
+            _deliver(claimed[0])
         except Exception as error:
-            logger.warning("notice %s of task %s: %s", notice.kind, notice.task_id, type(error).__name__)
-            notices.failed(notice, error)
-    return len(claimed)
+            logger.warning("notice %s of task %s: %s", claimed[0].kind, claimed[0].task_id, type(error).__name__)
+            notices.failed(claimed[0], error)
+    return handled
 
 
 def _deliver(notice: Notice) -> None:
@@ -164,8 +166,13 @@ class Postman(threading.Thread):
         self._rest = threading.Event()
         self._trouble = Trouble(logger, _("delivering notices"))
 
+    def finish(self, seconds: float) -> None:
+        """Ends after the notices at hand; waits for that at most so long."""
+        self._rest.set()
+        self.join(seconds)
+
     def run(self) -> None:
-        while not stopping():
+        while not (stopping() or self._rest.is_set()):
             handled = 0
             try:
                 handled = deliver_due()

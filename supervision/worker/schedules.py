@@ -80,7 +80,8 @@ def schedule(
     """Makes, or changes, the schedule of that name: a task of ``body`` ``every`` so often, or by ``cron``.
 
     ``every`` is in whole minutes, from ``first_run`` (default: now) on; ``cron`` has five fields, in the project's time
-    zone, and needs the package croniter. ``overlap``: if the last one still lives, "skip" this time or "allow" another.
+    zone, and needs the package croniter. Called again, as at each deploy, it leaves the next run where it is unless the
+    rhythm or ``first_run`` is another. ``overlap``: if the last one still lives, "skip" this time or "allow" another.
     A body with a parameter ``scheduled_for`` is told the time it was meant for. ``save=False`` only checks. Raises
     ValidationError for what would never run (a broken row blocks its neighbours in django-q2), UnknownBody,
     InvalidArguments, NotStorable.
@@ -91,7 +92,7 @@ def schedule(
     row.kwargs = repr(plan)
     row.repeats = -1
     row.intended_date_kwarg = "scheduled_for"
-    row.next_run = first_run or timezone.now()
+    rhythm = (row.schedule_type, row.minutes, row.cron)
     if (every is None) == (not cron):
         raise ValidationError(_("Say either how often or when: every= or cron=."))
     if every is not None:
@@ -101,7 +102,8 @@ def schedule(
         row.schedule_type, row.minutes, row.cron = Schedule.MINUTES, minutes, None
     else:
         row.schedule_type, row.cron, row.minutes = Schedule.CRON, _valid_cron(cron), None
-        row.next_run = row.calculate_next_run()
+    if existing is None or first_run is not None or rhythm != (row.schedule_type, row.minutes, row.cron):
+        row.next_run = row.calculate_next_run() if cron else first_run or timezone.now()
     if save:
         row.save()
     return row
@@ -113,7 +115,12 @@ def _plan(name: str, body: str, arguments: Mapping[str, Any], overlap: str) -> d
         raise ValidationError(_("overlap= is one of %(known)s.") % {"known": ", ".join(OVERLAPS)})
     known = registry.get(body)
     storable.encode(dict(arguments), place="arguments", limit="MAX_ARGUMENTS_BYTES")
-    known.check_arguments({**arguments, **_told(known, "")})
+    if secret := sorted(set(arguments) & set(known.sensitive)):
+        raise ValidationError(
+            _("A schedule is stored, and shown by django-q2, as it is: it can't have the sensitive %(names)s.")
+            % {"names": ", ".join(secret)}
+        )
+    known.check_arguments({**arguments, **_told(known, timezone.now().isoformat())})
     return {"name": name, "body": body, "arguments": dict(arguments), "overlap": overlap}
 
 
@@ -133,7 +140,7 @@ def _told(known: registry.Body, scheduled_for: str) -> dict[str, str]:
 
 
 def run(name: str, body: str, arguments: dict[str, Any], overlap: str, scheduled_for: str = "", **_more: Any) -> None:
-    """What a schedule's message calls: starts the task. Nothing escapes: django-q2 would deliver it again for ever."""
+    """What a schedule's message calls: starts the task. What supervision refuses is logged and doesn't escape."""
     try:
         task = _start(name, body, arguments, overlap, scheduled_for)
     except ConcurrencyKeyHeld as held:

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from django.contrib.auth import authenticate, get_user_model
 
+from project.retraining import customers
 from supervision.kernel.models import Task
 from tests.processes import ROOT, Cluster, StartCluster, wait_for
 
@@ -62,7 +63,9 @@ def test_it_shows_the_address_a_password_and_a_sample_task_once(start_cluster: S
     assert "\nStopping.\n" in demo.output()
 
     demo = start_demo(start_cluster, "--password", "another-1")
-    assert Task.objects.count() == len(list(tmp_path.glob("media/supervision/*"))) == 1
+    assert Task.objects.filter(subject="customers.csv").count() == 1
+    assert len(list(tmp_path.glob("media/supervision/*"))) == 1
+    assert Task.objects.filter(body__contains="retraining").count() == len(customers())
     assert authenticate(username="demo", password="another-1") == user
     assert "another-1" not in demo.output()
     assert demo.stop(seconds=5) == 0
@@ -87,7 +90,7 @@ def test_killed_itself_it_leaves_no_process(start_cluster: StartCluster) -> None
 
 def test_without_its_workers_it_says_so_and_ends(start_cluster: StartCluster) -> None:
     demo = start_demo(start_cluster)
-    (workers,) = psutil.Process(demo.pid).children()
+    (workers,) = (child for child in psutil.Process(demo.pid).children() if "supervision_worker" in child.cmdline())
     workers.kill()
     assert demo.wait_until_gone(5) == 1
     assert "CommandError: The workers have ended unexpectedly (SIGKILL)." in demo.output()

@@ -1,5 +1,6 @@
 """From take to the step after 1,000 recorded ones, and what 100,000 recorded ones cost in memory."""
 
+import json
 import statistics
 import time
 import tracemalloc
@@ -50,7 +51,8 @@ def measure() -> Iterator[Figure]:
 def _recorded(count: int, *, captured: bool = False) -> Task:
     """A task with so many recorded steps, as a drive would have left it."""
     task = start("bench.replay")
-    call = '{"result": {"row": 7, "name": "something of usual size"}, "function": "%s", "digest": "%s"}' % _call()
+    function, digest = _call()
+    call = json.dumps({"result": {"row": 7, "name": "of usual size"}, "function": function, "digest": digest})
     with connection.cursor() as cursor:
         cursor.execute(
             """

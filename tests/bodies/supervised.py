@@ -4,9 +4,9 @@ import time
 
 from supervision.engines import Context
 from supervision.engines.bodies import body
-from tests.bodies import chaos, poisons, releases
+from tests.bodies import chaos, laps, poisons, releases
 
-__all__ = ["chaos", "releases"]
+__all__ = ["chaos", "laps", "releases"]
 
 
 @body("steps")

@@ -19,11 +19,11 @@ from django.db import DatabaseError, connection  # noqa: E402
 
 from supervision.engines import retry, start  # noqa: E402
 from supervision.errors import DriveEnded, SupervisionError  # noqa: E402
-from supervision.kernel import ends, lease, lifecycle, questions, retention, signals_in  # noqa: E402
+from supervision.kernel import ends, lease, lifecycle, notices, questions, retention, signals_in  # noqa: E402
 from supervision.kernel.models import LogEntry, Question, Task  # noqa: E402
 from supervision.kernel.question_form import Ask  # noqa: E402
 from supervision.kernel.states import LIVE, State  # noqa: E402
-from supervision.testing import run_until_idle  # noqa: E402
+from supervision.testing import run_until_idle, travel  # noqa: E402
 from supervision.worker.drive import drive_one  # noqa: E402
 from tests.crash import bodies  # noqa: E402, F401 - registers them
 
@@ -60,6 +60,15 @@ def consume(pk: str) -> str:
         paid = waited.signal.payload
     ends.complete(taken.task_id, taken.lease, paid)
     return str(paid)
+
+
+def notify() -> None:
+    """Tells Ann of all that is due, and of what a dead process had claimed a minute ago."""
+    for later in (timedelta(0), 2 * notices.CLAIM):
+        with travel(later):
+            for notice in notices.claim(10):
+                notices.delivered(notice, "test ann")
+                notices.settle(notice)
 
 
 def recover(*tasks: str) -> None:
@@ -116,6 +125,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "signal": lambda pk: str(signals_in.send(pk, "paid", "400 EUR", key="invoice-7").pk),
     "fork": lambda pk: str(retry(pk, by="ann").pk),
     "prune": lambda pk: [str(each) for each in retention.prune(pk)],
+    "notice": lambda pk: notify(),
     "erase": lambda pk: retention.erase(pk, by="ann"),
     "recover": recover,
     "stale": stale,

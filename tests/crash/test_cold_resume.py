@@ -5,7 +5,7 @@ from typing import Any
 
 from supervision.engines import start
 from supervision.kernel import questions
-from supervision.kernel.models import Question
+from supervision.kernel.models import LogEntry, Question
 from tests.integration import rows
 
 
@@ -21,6 +21,8 @@ def test_a_parked_body_is_continued_by_a_fresh_interpreter_in_another_directory(
     task = rows.fresh(pk)
     assert (task.current_state, task.result) == ("completed", {"rows": 2, "painted": "blue"})
     assert rows.events(pk).count("question_asked") == 1
+    done = LogEntry.objects.filter(task_id=pk, event="task_checkpointed").order_by("sequence_num")
+    assert list(done.values_list("name", flat=True)) == ["row 0", "row 1", "painted"]
     rows.assert_sound(pk)
 
 

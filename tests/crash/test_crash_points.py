@@ -11,11 +11,13 @@ from uuid import UUID
 
 import pytest
 from django.db.models import F
+from django.test import override_settings
 
 from supervision.engines import start
 from supervision.kernel import crash, lease, lifecycle, questions, signals_in
 from supervision.kernel.lease import Worker
 from supervision.kernel.models import LogEntry, Question, Signal, Task, Tombstone
+from supervision.kernel.notices import Notice
 from supervision.worker.drive import drive_one
 from tests.integration import rows
 
@@ -53,6 +55,12 @@ def settle(pk: UUID) -> UUID:
 def asking() -> UUID:
     """Parked until the question is answered."""
     return settle(fresh_story())
+
+
+def announced() -> UUID:
+    """Asking, and people are to be told of it."""
+    with override_settings(SUPERVISION={"NOTIFY": ["test"]}):
+        return asking()
 
 
 def answered() -> UUID:
@@ -117,6 +125,7 @@ SCENARIOS: dict[str, Scenario] = {
     "consume": Scenario(signalled, "consume", [STORY[0], "signal_sent", "task_taken", "signal_consumed",
                                                "task_completed"], result="400 EUR"),
     "fork": Scenario(completed, "fork", STORY),
+    "notice": Scenario(announced, "notice", STORY),
     "prune": Scenario(completed, "prune", [], result=None, state=""),
 }  # fmt: skip
 
@@ -161,6 +170,10 @@ def _assert_as_if_nothing_had_happened(scenario: Scenario, verb: str, pk: UUID) 
         assert not LogEntry.objects.filter(task_id=pk).exists()
         assert Tombstone.objects.filter(task_id=pk).count() == 1
         return
+    if verb == "notice":
+        told = Notice.objects.get(task_id=pk, kind=Notice.Kind.ASKED)
+        assert told.delivered_to == ["test ann"]
+        assert told.settled_at is not None
     if verb == "fork":
         fork = Task.objects.get(forked_from=pk)
         assert fork.current_state == "completed"

@@ -191,3 +191,42 @@ def test_an_async_step_inside_a_step_is_refused() -> None:
 
     assert "steps don't nest" in run(work).failure
     assert not CALLS
+
+
+def test_siblings_take_no_new_steps_while_the_body_cleans_up() -> None:
+    async def work(task: AsyncContext) -> None:
+        async def forward() -> None:
+            for at in range(5):
+                await task.astep("forward", slow, at, key=at)
+
+        async def slow(at: int) -> None:
+            CALLS[f"forward{at}"] += 1
+            if at == 0:
+                gate.set()
+                lifecycle_cancelled.set()
+            await asyncio.sleep(0)
+
+        async def asks() -> None:
+            await gate.wait()
+            await task.aask("go", "Go?")
+
+        gate, lifecycle_cancelled = asyncio.Event(), asyncio.Event()
+        try:
+            await asyncio.gather(forward(), asks())
+        except Cancelled:
+            await task.astep("undo", count, "undo")
+            raise
+
+    name = f"async.{next(_NAMES)}"
+    body(name)(work)
+    task = start(name)
+    from supervision.kernel import lease
+
+    taken = lease.take(task.pk, 0)
+    assert taken is not None
+    lifecycle.cancel(task.pk, by="alice")
+    lease.park(taken.task_id, taken.lease, "worker_stopping")
+    run_until_idle()
+    assert fresh(task).watchdog_stop_reason == "cancelled:alice"
+    assert CALLS["undo"] == 1
+    assert sum(calls for name, calls in CALLS.items() if name.startswith("forward")) <= 1

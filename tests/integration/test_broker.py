@@ -104,7 +104,12 @@ def test_notification_ends_the_wait(make_broker: Callable[..., Broker]) -> None:
     broker = make_broker()
     while not broker._was_idle:
         broker.dequeue()
-    timer = threading.Timer(0.1, lambda: (creation.create("work"), connection.close()))
+
+    def work() -> None:
+        creation.create("work")
+        connection.close()
+
+    timer = threading.Timer(0.1, work)
     timer.start()
     started = time.monotonic()
     messages = dequeued(broker)

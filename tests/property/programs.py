@@ -49,6 +49,7 @@ class Run:
         """How many failed attempts of each step are recorded."""
         self.faults: list[str] = []
         self._plan = list(plan)
+        self._may_die = any(kind == "die" for _, kind in plan)
         self._passed = 0
         self._stopping = False
         self._is_acting = False
@@ -166,6 +167,10 @@ class Run:
         assert not self.faults
         twice = [call for call, times in Counter(self.computed).items() if call[1] and times > 1]
         assert not twice, f"one intention, executed twice: {twice}"
+        if not self._may_die:
+            ends = ("step_completed", "step_failed", "step_attempt_failed")
+            recorded = Counter(entries.filter(event__in=ends).values_list("name", flat=True))
+            assert Counter(name for name, _ in self.computed) == recorded, "computed, and not recorded"
         effects = Counter(Group.objects.filter(name__startswith=f"{self.task_id} ").values_list("name", flat=True))
         expected = entries.filter(event="step_completed", name__startswith="atomic")
         assert len(effects) == expected.count()
@@ -192,11 +197,11 @@ class Program:
         done: list[Any] = list(so_far or [])
         try:
             self._all(task, self.rounds[round], done, "")
+            if round + 1 < len(self.rounds):
+                task.continue_as_new(round=round + 1, so_far=done)
         except Cancelled:
             task.step("undo", self._compute, "undo", 0, "undo")
             raise
-        if round + 1 < len(self.rounds):
-            task.continue_as_new(round=round + 1, so_far=done)
         return done
 
     def _all(self, task: Context, ops: list[Op], done: list[Any], path: str) -> None:

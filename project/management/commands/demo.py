@@ -18,7 +18,7 @@ from django.db import Error as DatabaseError
 from django.db import connections
 from django.utils.translation import gettext as _
 
-from project import demo_once
+from project import demo_once, retraining
 from project.demo_processes import StopSignals, Workers, listening
 from project.demo_screen import Screen, summary
 from project.normalising import BODY, start_upload
@@ -73,9 +73,11 @@ class Command(BaseCommand):
             _migrate()
             administrator, sign_in = _administrator(password)
             is_new = _start_sample(administrator)
+            if is_new:
+                retraining.start_demo()
             connections.close_all()
             signals.defer()
-            with Workers(workers, signals, verbosity=max(0, verbosity - 1)) as cluster:
+            with retraining.demo_service(), Workers(workers, signals, verbosity=max(0, verbosity - 1)) as cluster:
                 self._greet(serve(), sign_in, is_new)
                 while not signals.count:
                     cluster.check()
@@ -103,6 +105,7 @@ class Command(BaseCommand):
                 _("A worker is reading %(file)s and will ask about its unclear countries: open the task there, answer, "
                   "and see it end.") % {"file": SAMPLE}
             )  # fmt: skip
+            self._say(_("A dozen customers' models are retrained by a pipeline, on a fake service that loses jobs."))
         self._say(_("Another file: start a task there, or run manage.py demo --once FILE.csv in a second terminal."))
         self._say(_("Ctrl-C stops everything."))
 

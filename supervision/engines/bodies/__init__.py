@@ -21,6 +21,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 class BodyEngine:
     """Calls the function with the context and the task's arguments; its return value is the task's result."""
 
+    context = Context
+    keeps_steps = True
+
     def run(self, body: Body, context: Context) -> Any:
         return body.function(context, **body.load_arguments(context.arguments))
 

@@ -10,8 +10,9 @@ import asyncio
 import inspect
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from functools import partial
@@ -24,7 +25,7 @@ from supervision.engines import steps
 from supervision.engines.context import Context
 from supervision.engines.registry import Body
 from supervision.engines.steps import ONCE, Retry
-from supervision.errors import StepFailed, StepTimedOut, SupervisionError
+from supervision.errors import Cancelled, StepFailed, StepTimedOut, SupervisionError
 from supervision.kernel.models import Signal
 from supervision.kernel.question_form import Ask
 
@@ -35,6 +36,9 @@ _inside: ContextVar[str] = ContextVar("supervision_step", default="")
 
 class AsyncBodyEngine:
     """Runs the coroutine to its end; what it returns or raises is what a plain body would."""
+
+    context = Context
+    keeps_steps = True
 
     def run(self, body: Body, context: Context) -> Any:
         arguments = body.load_arguments(context.arguments)
@@ -106,6 +110,8 @@ class AsyncContext:
         self._context, self._bridge = context, bridge
         self._running = 0
         self._suspending = False
+        self._callers: set[asyncio.Task[Any] | None] = set()
+        self._to_tell: set[asyncio.Task[Any] | None] = set()
         self._waiting: list[asyncio.Future[None]] = []
 
     @property
@@ -202,7 +208,8 @@ class AsyncContext:
         if found is None or not found.outcome:
             work = partial(function, *args, **kwargs)
             failed = found.failed_attempts if found else 0
-            result = await self._attempts(full, call, work, retry or ONCE, timeout, failed)
+            with self._calling():
+                result = await self._attempts(full, call, work, retry or ONCE, timeout, failed)
         self._context.remember_to_undo(full, found, compensate, compensate_retry, result)
         return result
 
@@ -230,6 +237,25 @@ class AsyncContext:
     # Counted and waited for without a lock: only the loop's thread is here, and it is left at an ``await`` alone. Every
     # count is undone where it stands, so that a call that the author's code cancels leaves nobody waiting.
 
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Of a call that does something new: siblings that are in one when ``Cancelled`` is raised get it at their
+        next one, so that only who caught it goes on, to clean up."""
+        me = asyncio.current_task()
+        if me in self._to_tell and self._context.unwinding is not None:
+            self._to_tell.discard(me)
+            raise self._context.unwinding
+        is_outermost = me not in self._callers
+        self._callers.add(me)
+        try:
+            yield
+        except Cancelled:
+            self._to_tell |= self._callers - {me}
+            raise
+        finally:
+            if is_outermost:
+                self._callers.discard(me)
+
     async def _begin(self, full: str) -> None:
         """Waits while a suspension is being decided; ends the drive if something was requested; counts as running."""
         while True:
@@ -251,14 +277,15 @@ class AsyncContext:
 
     async def _quietly(self, call: Callable[[], R]) -> R:
         """Runs what may suspend, when no step is running and while none begins."""
-        await self._until(lambda: not self._suspending)
-        self._suspending = True
-        try:
-            await self._until(lambda: self._running == 0)
-            return await self._bridge.call(call)
-        finally:
-            self._suspending = False
-            self._wake()
+        with self._calling():
+            await self._until(lambda: not self._suspending)
+            self._suspending = True
+            try:
+                await self._until(lambda: self._running == 0)
+                return await self._bridge.call(call)
+            finally:
+                self._suspending = False
+                self._wake()
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():

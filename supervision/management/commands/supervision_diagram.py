@@ -1,0 +1,55 @@
+"""The picture of a pipeline: ``manage.py supervision_diagram NAME --format svg``."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.translation import gettext as _
+
+from supervision import diagrams
+from supervision.conf import settings
+from supervision.engines.pipelines import pipeline, standing
+from supervision.engines.pipelines.models import Pointer
+from supervision.engines.pipelines.picture import graph_of
+from supervision.errors import SupervisionError
+
+
+class Command(BaseCommand):
+    help = _(
+        "Draws a pipeline from the very table that runs: its states, yields, caps, branches and ends. Without --counts "
+        "and --subject the database isn't asked."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name", help=_("The pipeline's name."))
+        parser.add_argument("--format", choices=diagrams.FORMATS, default="svg", help=_("Default: svg."))
+        parser.add_argument("--output", type=Path, metavar=_("FILE"), help=_("Default: standard output."))
+        parser.add_argument("--counts", action="store_true", help=_("Show how many subjects are in each state."))
+        parser.add_argument("--subject", metavar=_("SUBJECT"), default="", help=_("Light the state it is in."))
+
+    def handle(
+        self, *args: Any, name: str, format: str, output: Path | None, counts: bool, subject: str, **options: Any
+    ) -> None:
+        try:
+            table = pipeline.get(name)
+            found = standing.counts(name) if counts else None
+            picture = diagrams.render(graph_of(table, counts=found, current=_state_of(name, subject)), format)
+        except SupervisionError as error:
+            raise CommandError(str(error)) from error
+        if output is not None:
+            output.write_bytes(picture)
+        elif format == "png":
+            sys.stdout.buffer.write(picture)
+        else:
+            self.stdout.write(picture.decode(), ending="")
+
+
+def _state_of(name: str, subject: str) -> str:
+    if not subject:
+        return ""
+    pointer = Pointer.objects.using(settings.DATABASE).filter(pipeline=name, subject=subject).first()
+    if pointer is None:
+        raise CommandError(_("The pipeline “%(name)s” has no pointer of “%(subject)s”.")
+                           % {"name": name, "subject": subject})  # fmt: skip
+    return pointer.state
