@@ -158,10 +158,6 @@ def routes(task: Task, question: Question, hold: Hold) -> dict[str, str]:
             "changelist": [], "add": [], "history": [question.pk], "delete": [question.pk], "change": [question.pk],
             "whole": [question.pk],
         },
-        "pointer": {
-            "changelist": [], "add": [], "history": [1], "delete": [1], "change": [1], "pipelines": [],
-            "pipeline_picture": ["nothing"], "live": [1], "picture": [1], "repoint": [1],
-        },
         "supervisedschedule": {
             "changelist": [], "add": [], "history": [1], "delete": [1], "change": [1],
         },
