@@ -218,13 +218,14 @@ def test_a_state_that_does_not_wait_loops_straight_on() -> None:
 
 def test_another_visit_waits_for_retry_after_and_the_first_does_not() -> None:
     work = pipeline({
+        "READY": State(scripted(None), "SUBMIT", "DONE", True),
         "SUBMIT": State(scripted(False, True), "DONE", "FAILED", True, retry_after=timedelta(minutes=5)),
         "FAILED": State(scripted(None), "SUBMIT", "DONE", True),
     })  # fmt: skip
     task = work.start("x")
     run_until_idle()
     assert end(task) == ("parked", "retrying:SUBMIT")
-    assert visits(task) == [("SUBMIT", 1, "failure", "FAILED"), ("FAILED", 1, "success", "SUBMIT")]
+    assert [row[:2] for row in visits(task)] == [("READY", 1), ("SUBMIT", 1), ("FAILED", 1)]
     assert not Visit.objects.filter(yielded=True).exists()
     with travel(timedelta(minutes=5)):
         run_until_idle()
@@ -359,7 +360,7 @@ def test_a_run_that_is_cancelled_cleans_up_and_keeps_its_place() -> None:
     assert previous(again)["end"] == "cancelled"
 
 
-def test_a_transition_that_swallows_its_suspension_is_not_a_visit() -> None:
+def test_a_transition_that_swallows_its_suspension_is_not_a_visit(caplog: pytest.LogCaptureFixture) -> None:
     def transition(run: Run) -> Any:
         try:
             run.sleep(60)
@@ -370,6 +371,7 @@ def test_a_transition_that_swallows_its_suspension_is_not_a_visit() -> None:
     run_until_idle()
     assert end(task) == ("parked", "sleeping")
     assert not visits(task)
+    assert "swallowed Sleeping" in caplog.text
 
 
 def test_pause_holds_between_two_visits() -> None:
@@ -407,13 +409,19 @@ def test_starting_while_a_run_is_live_returns_it() -> None:
 def test_a_retry_is_a_new_run_from_the_start() -> None:
     ran: Counter[str] = Counter()
 
-    def count(run: Run) -> Any:
-        return run.step("count", lambda: ran.update(a=1)) or ran["a"] > 1
+    def look(run: Run) -> Any:
+        run.step("count", lambda: ran.update(a=1))
+        return run.ask("good", kind="yes_no")
 
-    work = pipeline({"A": State(count, "DONE", "BAD", True)}, terminal={"DONE": "completed", "BAD": "failed"})
+    work = pipeline({"A": State(look, "DONE", "BAD", True)}, terminal={"DONE": "completed", "BAD": "failed"})
     task = work.start("x")
     run_until_idle()
+    answer(task, {"A.1/good": False})
+    run_until_idle()
+    assert end(task) == ("failed", "failed:BAD")
     again = retry(task.pk, by="op")
+    run_until_idle()
+    answer(again, {"A.1/good": True})
     run_until_idle()
     assert end(again) == ("completed", "")
     assert ran == {"a": 2}
