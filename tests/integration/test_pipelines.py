@@ -12,11 +12,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from supervision.engines import Pipeline, Run, State, registry, retry
+from supervision.engines.bodies import body
 from supervision.engines.pipelines import pipeline as pipelines
 from supervision.engines.pipelines.engine import PipelineEngine
 from supervision.engines.pipelines.models import Pointer, Visit
 from supervision.errors import Failure
-from supervision.kernel import lease, lifecycle, sql
+from supervision.kernel import lease, lifecycle, signals_in, sql
 from supervision.kernel.models import LogEntry, Question, Task
 from supervision.testing import answer, run_until_idle, travel
 from supervision.worker.heart import beating
@@ -582,3 +583,43 @@ def test_a_run_of_many_visits_goes_on_with_what_a_short_one_needs() -> None:
     assert queries[0] == queries[1]
     assert calls == {"work": 1_201}
     assert end(task) == ("completed", "")
+
+
+# --- children and signals
+
+
+def test_a_transition_waits_for_children_of_its_own_visit() -> None:
+    @body("pipelines.child")
+    def child(task: Any, *, number: int) -> int:
+        return number * 10
+
+    def transition(run: Run) -> Any:
+        results = run.map("pipelines.child", [{"number": run.visit}, {"number": run.visit + 1}])
+        return run.visit == 2, None, {str(run.visit): results}
+
+    task = pipeline({"A": State(transition, "DONE", "A", True)}).start("x")
+    run_until_idle()
+    assert fresh(task).result == {"state": "DONE", "params": {"1": [10, 20], "2": [20, 30]}}
+    assert Task.objects.filter(parent=task).count() == 4
+
+
+def test_a_signal_ends_the_wait_of_a_visit() -> None:
+    def transition(run: Run) -> Any:
+        signal = run.wait_for_signal("ready", timeout=timedelta(hours=1))
+        return signal is not None, None, {"said": signal.payload if signal else None}
+
+    task = pipeline({"A": State(transition, "DONE", "DONE", True)}).start("x")
+    run_until_idle()
+    assert end(task)[1].startswith("awaiting_signal")
+    signals_in.send(task.pk, "ready", {"by": "webhook"}, by="test")
+    run_until_idle()
+    assert fresh(task).result == {"state": "DONE", "params": {"said": {"by": "webhook"}}}
+
+
+def test_steps_with_a_compensation_are_refused_in_words() -> None:
+    def transition(run: Run) -> Any:
+        run.step("charge", lambda: 7, compensate=lambda result: None)
+
+    task = pipeline({"A": State(transition, "DONE", "DONE", True)}).start("x")
+    run_until_idle()
+    assert "undo it in a state, or in on_cancel" in Visit.objects.get(run=task).errors
