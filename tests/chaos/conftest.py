@@ -37,10 +37,12 @@ def server(django_db_blocker: Any) -> Iterator[Server]:
         server.stop()
 
 
-def point_at(url: str) -> None:
+def point_at(url: str, *, is_pooled: bool = False) -> None:
     """Have this process's Django, and the clusters that it starts, use that database."""
-    connections["default"].close()
-    connections["default"].settings_dict.update(dict(dj_database_url.parse(url)))
+    default = connections["default"]
+    default.close()
+    default.settings_dict.update(dict(dj_database_url.parse(url)))
+    default.settings_dict["OPTIONS"] = {"prepare_threshold": None if is_pooled else 5}
 
 
 @pytest.fixture
