@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -132,6 +133,7 @@ def main() -> None:
                     break_every=options.break_every)  # fmt: skip
     server = ThreadingHTTPServer(("127.0.0.1", options.port), handler_of(ledger, options.answer_after))
     server.daemon_threads = True
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for whoever started it
     threading.Thread(target=server.serve_forever, daemon=True).start()
     half = options.url_file.with_suffix(".new")
     half.write_text(f"http://127.0.0.1:{server.server_port}")

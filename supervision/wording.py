@@ -48,7 +48,7 @@ def _parked(word: str) -> Situation:
             return Situation("sleeping", _("sleeping"))
         case Reason.RETRYING | Reason.WORKER_LOST | Reason.CONNECTION_LOST:
             return Situation("retrying", _("recovering") if word != Reason.RETRYING else _("will retry"))
-        case Reason.VERSION_CHANGED | Reason.UNKNOWN_BODY | Reason.REPLAY_MISMATCH:
+        case Reason.VERSION_CHANGED | Reason.UNKNOWN_BODY | Reason.REPLAY_MISMATCH | Reason.UNKNOWN_STATE:
             return Situation("stuck", _("needs a person"))
         case _:
             return Situation("parked", _("waiting"))
@@ -63,7 +63,7 @@ _REASONS: dict[str, Promise | str] = {
     Reason.AWAITING_SIGNAL: gettext_lazy("waits for the signal “{0}”"),
     Reason.AWAITING_CHILDREN: gettext_lazy("waits for its children"),
     Reason.AWAITING_SLOT: gettext_lazy("waits for a free slot"),
-    Reason.YIELDED: gettext_lazy("made room for others after “{0}”"),
+    Reason.YIELDED: gettext_lazy("let go of its worker at “{0}”, and looks again"),
     Reason.WORKER_LOST: gettext_lazy("its worker was lost; another one goes on"),
     Reason.WORKER_STOPPING: gettext_lazy("its worker was stopped; another one goes on"),
     Reason.CONNECTION_LOST: gettext_lazy("lost the database; goes on"),
@@ -191,6 +191,9 @@ EVENTS: dict[str, Promise] = {
     "step_intended": gettext_lazy("step begun"),
     "unwinding_started": gettext_lazy("clean-up begun"),
     "slept": gettext_lazy("woke up"),
+    "run_started": gettext_lazy("run begun"),
+    "state_visited": gettext_lazy("state visited"),
+    "repointed": gettext_lazy("re-pointed"),
 }
 
 

@@ -3,15 +3,17 @@
 from django.contrib import admin
 
 from supervision.admin.holds import HoldAdmin
+from supervision.admin.pipelines import PointerAdmin
 from supervision.admin.questions import QuestionAdmin
 from supervision.admin.schedules import ScheduleAdmin
 from supervision.admin.subject import SupervisedAdmin
 from supervision.admin.tasks import TaskAdmin
-from supervision.models import Hold, Question, SupervisedSchedule, Task
+from supervision.models import Hold, Pointer, Question, SupervisedSchedule, Task
 
 admin.site.register(Task, TaskAdmin)
 admin.site.register(Question, QuestionAdmin)
 admin.site.register(Hold, HoldAdmin)
+admin.site.register(Pointer, PointerAdmin)
 admin.site.register(SupervisedSchedule, ScheduleAdmin)
 
-__all__ = ["HoldAdmin", "QuestionAdmin", "ScheduleAdmin", "SupervisedAdmin", "TaskAdmin"]
+__all__ = ["HoldAdmin", "PointerAdmin", "QuestionAdmin", "ScheduleAdmin", "SupervisedAdmin", "TaskAdmin"]

@@ -17,6 +17,7 @@ from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 
 from supervision.conf import settings
+from supervision.engines.pipelines.models import Pointer
 from supervision.kernel import entitlement
 from supervision.kernel.models import Question, Task
 
@@ -24,17 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
+    from supervision.engines.pipelines.models import PointerQuerySet
     from supervision.kernel.models import TaskQuerySet
 
     User = Any
 
 
-def may(user: User, codename: str, task: Task | None = None) -> bool:
-    """Whether the user has ``supervision.<codename>``, for all tasks or for this one."""
+def may(user: User, codename: str, row: Task | Pointer | None = None) -> bool:
+    """Whether the user has ``supervision.<codename>``, for all rows or for this one."""
     permission = f"supervision.{codename}"
     if not user.is_active:
         return False
-    return bool(user.has_perm(permission) or (task is not None and user.has_perm(permission, task)))
+    return bool(user.has_perm(permission) or (row is not None and user.has_perm(permission, row)))
 
 
 def visible_tasks(user: User) -> TaskQuerySet:
@@ -57,6 +59,22 @@ def task_or_refuse(user: User, task_id: UUID | str, codename: str = "view_task")
     if not may(user, "view_task") or not may(user, codename):
         raise PermissionDenied
     raise Http404(_("There is no such task."))
+
+
+def visible_pointers(user: User) -> PointerQuerySet:
+    """The pointers that exist for this user: all, or those of the runs that do."""
+    pointers = Pointer.objects.using(settings.DATABASE).all()
+    return pointers.filter(run__in=visible_tasks(user)) if settings.VISIBLE_TASKS else pointers
+
+
+def pointer_or_refuse(user: User, pk: int, codename: str = "view_pointer") -> Pointer:
+    """The visible pointer with its run, read with the database's clock, if the user may; refused as a task is."""
+    pointer = visible_pointers(user).with_clock().select_related("run").filter(pk=pk).first()
+    if pointer is not None and may(user, "view_pointer", pointer) and may(user, codename, pointer):
+        return pointer
+    if not may(user, "view_pointer") or not may(user, codename):
+        raise PermissionDenied
+    raise Http404(_("There is no such pointer."))
 
 
 def visible_questions(user: User) -> QuerySet[Question]:

@@ -22,6 +22,7 @@ from django.forms import Form
 from supervision.engines.compensation import Compensating
 from supervision.engines.durable import Durable
 from supervision.engines.family import Family
+from supervision.engines.once import AtMostOnce
 from supervision.errors import (
     Cancelled,
     ConnectionLost,
@@ -61,7 +62,7 @@ class Pulse(Protocol):
         """Shown with one of the next beats."""
 
 
-class Context(Family, Compensating, Durable):
+class Context(Family, Compensating, AtMostOnce, Durable):
     """``task`` in an author's body. One thread's, for one drive."""
 
     def __init__(self, taken: Taken, *, pulse: Pulse, stopping: Callable[[], bool]) -> None:

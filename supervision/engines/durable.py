@@ -6,7 +6,6 @@ What was requested during a step is observed at the next call, so that a step al
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 import traceback
@@ -16,7 +15,6 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 
 from django.db import DatabaseError, transaction
-from django.utils.translation import gettext as _
 
 from supervision.conf import settings
 from supervision.engines import registry, steps
@@ -27,16 +25,14 @@ from supervision.errors import (
     Cancelled,
     ConnectionLost,
     ContinuedAsNew,
-    Failure,
     NotStorable,
     ReplayMismatch,
     Retrying,
     Sleeping,
     StepFailed,
-    StepTimedOut,
     SupervisionError,
 )
-from supervision.kernel import crash, log, masking, signals_in, sql, storable, waits
+from supervision.kernel import crash, masking, signals_in, sql, storable, waits
 from supervision.kernel import lease as leases
 from supervision.kernel.branches import Branch
 from supervision.kernel.models import Signal
@@ -68,6 +64,7 @@ class Durable:
     _unwind: Callable[..., Any]
     _go_on: Callable[[], None]
     remember_to_undo: Callable[..., None]
+    _once: Callable[..., Any]
 
     def _start_remembering(self) -> None:
         self._step: str | None = None
@@ -383,80 +380,6 @@ class Durable:
     def _traceback(self, error: BaseException) -> str:
         whole = storable.error_text("".join(traceback.format_exception(error)))
         return storable.text(masking.mask_values(whole, self._secrets), 20_000)
-
-    # --- at most once
-
-    def _once(
-        self,
-        full: str,
-        found: Recorded | None,
-        call: dict[str, str],
-        work: Callable[[], Any],
-        timeout: float | timedelta | None,
-    ) -> Any:
-        """Intention, work, record. An intention without a record is uncertain, and a person's to settle; each "run it"
-        is a new intention, on that person's authority."""
-        intentions = len(found.intentions) if found else 0
-        begun_by = self._replay.payload(found.intentions[-1])["worker"] if found and found.intentions else ""
-        while True:
-            if begun_by:
-                verdict, result = self._settle(full, call, intentions, begun_by)
-                if verdict == "happened":
-                    return self._completed(full, call, result)
-            intentions += 1
-            begun_by = self._taken.worker
-            intention = {**call, "intention": intentions, "worker": begun_by}
-            self._write("step_intended", full, storable.encode(intention, place=full, limit="MAX_PAYLOAD_BYTES"))
-            try:
-                return self._completed(full, call, self._call(full, work, timeout))
-            except StepTimedOut:
-                continue  # it may have happened all the same: the same question as after a death
-            except Exception as error:
-                self._raise_if_lost(error)
-                raise self._failed(full, call, error, intentions) from error
-
-    def _settle(self, full: str, call: dict[str, str], intention: int, begun_by: str) -> tuple[str, Any]:
-        """What a person says of an uncertain step: ("happened", its result) or ("run", None). Parks until they have;
-        raises StepFailed when they give up."""
-        verdict = self.ask(
-            self._uncertain(full, intention),
-            _("Step “%(step)s” may happen only once, and it isn't known whether it did. What do you know?")
-            % {"step": full},
-            choices={
-                "none": _("It happened, and has no result"),
-                "happened": _("It happened, and I know its result (asked next)"),
-                "run": _("It did not happen: run it now"),
-                "give_up": _("Give up: the step has failed"),
-            },
-            help=_("Begun by %(worker)s (attempt %(n)s), whose end was not recorded. %(beat)s")
-            % {"worker": begun_by, "n": intention, "beat": self._last_beat()},
-        )
-        if verdict == "give_up":
-            given_up = Failure(_("A person gave up on it: its outcome is uncertain."))
-            raise self._failed(full, {**call, "uncertain": "yes"}, given_up, intention)
-        if verdict != "happened":
-            return ("run", None) if verdict == "run" else ("happened", None)
-        return "happened", self.ask(
-            self._uncertain(full, intention, "result"),
-            _("What is the result of step “%(step)s”?") % {"step": full},
-            kind="json",
-            help=_('As JSON, for example 42 or {"id": 7}.'),
-        )
-
-    def _uncertain(self, full: str, intention: int, *more: str) -> str:
-        """The key of a question about this intention and no other: rounds of ``continue_as_new`` count their
-        intentions from 1 again, but the task's questions stay; and names may be longer than keys."""
-        rounds = [f"round {self._taken.round}"] if self._taken.round else []
-        key = ":".join(["uncertain", full.removeprefix(self._scope), str(intention), *rounds, *more])
-        longest = 200 - len(self._scope)  # which comes before it
-        digest = hashlib.sha256(key.encode()).hexdigest()[:32]
-        return key if len(key) <= longest else f"{key[: longest - 50]}…{digest}"
-
-    def _last_beat(self) -> str:
-        """Of the worker that was lost, from the reaper's entry."""
-        with self._kernel():
-            lost = log.last_loss(self._taken.task_id)
-        return _("Last beat: %(at)s.") % {"at": lost["beat_at"]} if lost.get("beat_at") else ""
 
 
 def _encode(full: str, result: Any) -> str:

@@ -11,7 +11,7 @@ from django.db import models
 
 from supervision.conf import settings
 from supervision.engines import registry
-from supervision.kernel import creation
+from supervision.kernel import creation, forks
 from supervision.kernel.models import Task
 
 
@@ -101,12 +101,12 @@ def retry(
     from_step: str = "",
     expected_generation: int | None = None,
 ) -> Task:
-    """Forks the ended task on the body's current version; see ``creation.fork``. Raises UnknownBody if it is gone.
+    """Forks the ended task on the body's current version; see ``forks.fork``. Raises UnknownBody if it is gone.
 
     Of a body whose engine keeps no steps (a pipeline's run) the retry is from scratch."""
     source = Task.objects.using(settings.DATABASE).filter(pk=task_id).only("body").first()
     known = registry.get(source.body) if source is not None else None
-    return creation.fork(
+    return forks.fork(
         task_id,
         by=by,
         note=note,

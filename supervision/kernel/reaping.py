@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -81,13 +82,15 @@ def reap_process(*, host: str, pid: int, started: str = "", how: str = "") -> in
     return sum(reap(task_id, lost=lost, how=how) for task_id in list(driven))
 
 
-def reap_gone(host: str) -> int:
+def reap_gone(host: str, *, but_not: Collection[int] = ()) -> int:
     """Reaps what processes of ``host``, which must be this one, were driving that live no more; the count.
 
     So a cluster that was killed whole is recovered by any other of its host, without waiting for a lease to run out.
+    ``but_not`` are processes whose end somebody else will tell of, and how they ended.
     """
     columns = ("task_id", "lease", "pid", "process_started", "worker", "beat_at")
-    driven = list(_driving().filter(host=host).order_by("task_id").values_list(*columns))
+    others = _driving().filter(host=host).exclude(pid__in=but_not)
+    driven = list(others.order_by("task_id").values_list(*columns))
     gone = {(pid, started) for pid, started in {(row[2], row[3]) for row in driven} if is_gone(pid, started)}
     lost = [row for row in driven if (row[2], row[3]) in gone]
     if not lost:

@@ -66,7 +66,7 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
         """Run until the stop, or until the sentinel fails; the exit status. No process is left after it."""
         self.start()
         presence = Presence(queues=self.broker.queues, workers=self.workers, free=self._gear.task_queue.count_waiting)
-        self._house, self._postman = Housekeeping(presence, scheduling=self.broker), Postman()
+        self._house, self._postman = Housekeeping(presence, self.broker, lambda: list(self._present)), Postman()
         try:
             self._house.start()
             self._postman.start()
@@ -123,9 +123,9 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
             if not news.has_ended:
                 self._present[news.pid] = news
                 continue
-            self._present.pop(news.pid, None)
             if news.role == "worker":
                 self._house.reap(news.pid, news.started, news.how)
+            self._present.pop(news.pid, None)
         roles = [news.role for news in self._present.values()]
         if not self._is_ready and roles.count("worker") == self.workers and {"pusher", "monitor"} <= {*roles}:
             self._is_ready = True

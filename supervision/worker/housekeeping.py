@@ -5,6 +5,7 @@ import logging
 import queue
 import threading
 import time
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from django.db import Error as DatabaseError
@@ -37,14 +38,20 @@ class Housekeeping(threading.Thread):
 
     Start it after the last fork of its process. It is a daemon: no hanging database keeps the process from ending.
     ``scheduling`` is the broker for which it also looks at django-q2's schedules, as often as django-q2 does.
-    ``presence`` announces the cluster.
+    ``presence`` announces the cluster; ``children`` are the processes whose end is told to ``reap``.
     """
 
     SCHEDULE_SECONDS = 30.0
 
-    def __init__(self, presence: Presence, scheduling: Broker | None = None) -> None:
+    def __init__(
+        self,
+        presence: Presence,
+        scheduling: Broker | None = None,
+        children: Callable[[], Collection[int]] = tuple,
+    ) -> None:
         super().__init__(name="supervision-housekeeping", daemon=True)
         self._presence = presence
+        self._children = children
         self._broker = scheduling if Conf.SCHEDULER else None
         self._ended: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
         self._unreaped: list[Ended] = []
@@ -70,7 +77,7 @@ class Housekeeping(threading.Thread):
                 if time.monotonic() >= tick_at and not self._finishing:
                     tick_at = time.monotonic() + settings.TICK_SECONDS
                     self._presence.announce()
-                    tick()
+                    tick(children=self._children())
                     self._presence.ticked()
                     self._schedule()
             except Exception as error:

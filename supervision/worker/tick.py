@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -25,8 +25,11 @@ class Swept:
     expired: int = 0
 
 
-def tick() -> Swept:
-    """One sweep over what is overdue, TICK_BATCH of each kind. Two at once are harmless. May raise database errors."""
+def tick(*, children: Collection[int] = ()) -> Swept:
+    """One sweep over what is overdue, TICK_BATCH of each kind. Two at once are harmless. May raise database errors.
+
+    ``children`` are processes whose parent tells of their end, and knows more of it.
+    """
     tasks = Task.objects.using(settings.DATABASE)
     batch = settings.TICK_BATCH
     orphaned = tasks.orphaned().order_by("pk").values_list("pk", flat=True)[:batch]
@@ -39,7 +42,7 @@ def tick() -> Swept:
         .values_list("task_id", flat=True)[:batch]
     )
     return Swept(
-        reaped=reaping.reap_gone(host_identity()) + _each(list(orphaned), reaping.reap),
+        reaped=reaping.reap_gone(host_identity(), but_not=children) + _each(list(orphaned), reaping.reap),
         expired=_each(dict.fromkeys([*overdue, *unanswered]), lifecycle.expire),
     )
 

@@ -129,7 +129,7 @@ def test_its_own_database_server_stops_with_it(
         pid = server_of(data)
         assert psutil.pid_exists(pid)
         demo.stop(end, group=end == signal.SIGTERM, seconds=10)
-        wait_for(lambda pid=pid: not psutil.pid_exists(pid), "the server is gone")  # type: ignore[misc]
+        wait_for(lambda pid=pid: not psutil.pid_exists(pid), "the server is gone", 30)  # type: ignore[misc]
 
 
 def test_a_process_that_is_ended_by_sigterm_stops_its_server(tmp_path: Path) -> None:

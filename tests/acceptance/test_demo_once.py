@@ -75,7 +75,7 @@ def test_left_alone_it_writes_the_codes_and_tells_what_happened(transactional_db
 
 
 def test_a_terminal_gets_a_progress_bar(transactional_db: None, tmp_path: Path) -> None:
-    answers = big_file(tmp_path / "in.csv", 150_000, unclear=1)
+    answers = big_file(tmp_path / "in.csv", 400_000, unclear=1)
     (tmp_path / "answers.json").write_text(json.dumps(answers))
     command = [sys.executable, "manage.py", "demo", "--once", str(tmp_path / "in.csv")]
     pid, terminal = os.forkpty()

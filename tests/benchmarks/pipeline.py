@@ -1,6 +1,8 @@
 """Transitions per second of one run, beside the floor: a durable write of one row and its entry, while a transition
 also moves the pointer and records a visit."""
 
+import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +15,7 @@ from tests.benchmarks.run import Figure
 from tests.benchmarks.turns import in_turns
 
 COUNT = 2000
+MANY = 100_000
 _PAYLOAD = '{"visit": 1000, "outcome": "success", "to": "A"}'
 
 
@@ -21,10 +24,13 @@ def measure() -> Iterator[Figure]:
     def nothing(task: Any) -> None: ...
 
     left = 0
+    blocks = {MANY // 10: 0, MANY - 1: 0}
 
     def turn(run: Run) -> str | None:
         nonlocal left
         left -= 1
+        if MANY - left in blocks:
+            blocks[MANY - left] = sys.getallocatedblocks()
         return None if left > 0 else "stop"
 
     work = Pipeline("bench.pipeline", initial="A", terminal={"DONE": "completed"}, states={
@@ -47,3 +53,8 @@ def measure() -> Iterator[Figure]:
     floor.close()
     yield Figure("pipeline", "transitions", round(rate, 1), "1/s", round(ratio, 3), "floor")
     yield Figure("pipeline", "floor", round(floor_rate, 1), "1/s")
+    started = time.perf_counter()
+    ours(MANY)
+    yield Figure("pipeline", "one_run_of_100000", round(MANY / (time.perf_counter() - started), 1), "1/s")
+    first, last = blocks.values()
+    yield Figure("pipeline", "objects_more_after_100000_than_after_10000", last - first, "1")

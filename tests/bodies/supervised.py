@@ -6,7 +6,7 @@ from supervision.engines import Context
 from supervision.engines.bodies import body
 from tests.bodies import chaos, laps, poisons, releases
 
-__all__ = ["chaos", "laps", "releases"]
+__all__ = ["chaos", "laps", "poisons", "releases"]
 
 
 @body("steps")

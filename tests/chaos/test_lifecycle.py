@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from supervision.errors import DriveEnded, SupervisionError
-from supervision.kernel import creation, ends, lease, lifecycle, questions, signals_in
+from supervision.kernel import creation, ends, forks, lease, lifecycle, questions, signals_in
 from supervision.kernel.clock import Now
 from supervision.kernel.models import Heartbeat, Question, Task
 from supervision.kernel.question_form import Ask
@@ -183,7 +183,7 @@ class Lifecycle(RuleBasedStateMachine):
     def fork(self, pick: tuple[int, int]) -> None:
         pk = self._pick(pick, _has_ended)
         life = self.models[pk]
-        said, task = _said(lambda: creation.fork(pk, by="ann"))
+        said, task = _said(lambda: forks.fork(pk, by="ann"))
         OUTCOMES["fork", said] += 1
         assert said == ("ok" if life.is_terminal else "Refused"), life
         if said == "ok" and task.pk not in self.models:

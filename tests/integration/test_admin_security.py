@@ -165,6 +165,10 @@ def routes(task: Task, question: Question, hold: Hold) -> dict[str, str]:
             "changelist": [], "add": [], "history": [hold.pk], "delete": [hold.pk], "change": [hold.pk],
             "release": [hold.pk],
         },
+        "pointer": {
+            "changelist": [], "add": [], "history": [1], "delete": [1], "change": [1], "pipelines": [],
+            "pictures": ["retraining"], "live": [1], "picture": [1], "repoint": [1],
+        },
     }  # fmt: skip
     found = {}
     for model in OURS:

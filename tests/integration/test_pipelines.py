@@ -12,11 +12,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from supervision.engines import Pipeline, Run, State, registry, retry
+from supervision.engines.bodies import body
 from supervision.engines.pipelines import pipeline as pipelines
 from supervision.engines.pipelines.engine import PipelineEngine
 from supervision.engines.pipelines.models import Pointer, Visit
 from supervision.errors import Failure
-from supervision.kernel import lease, lifecycle, sql
+from supervision.kernel import lease, lifecycle, signals_in, sql
 from supervision.kernel.models import LogEntry, Question, Task
 from supervision.testing import answer, run_until_idle, travel
 from supervision.worker.heart import beating
@@ -218,13 +219,14 @@ def test_a_state_that_does_not_wait_loops_straight_on() -> None:
 
 def test_another_visit_waits_for_retry_after_and_the_first_does_not() -> None:
     work = pipeline({
+        "READY": State(scripted(None), "SUBMIT", "DONE", True),
         "SUBMIT": State(scripted(False, True), "DONE", "FAILED", True, retry_after=timedelta(minutes=5)),
         "FAILED": State(scripted(None), "SUBMIT", "DONE", True),
     })  # fmt: skip
     task = work.start("x")
     run_until_idle()
     assert end(task) == ("parked", "retrying:SUBMIT")
-    assert visits(task) == [("SUBMIT", 1, "failure", "FAILED"), ("FAILED", 1, "success", "SUBMIT")]
+    assert [row[:2] for row in visits(task)] == [("READY", 1), ("SUBMIT", 1), ("FAILED", 1)]
     assert not Visit.objects.filter(yielded=True).exists()
     with travel(timedelta(minutes=5)):
         run_until_idle()
@@ -300,7 +302,7 @@ def test_steps_waits_and_questions_of_a_visit_are_its_own() -> None:
             run_until_idle()
             answer(task, {"A.2/again": False})
             run_until_idle()
-    assert (fresh(task).result or {})["params"] == {"1": [1, 2], "2": [3, 4]}
+    assert fresh(task).result == {"state": "DONE", "params": {"1": [1, 2], "2": [3, 4]}}
     assert calls == {"work": 4}
 
 
@@ -359,7 +361,7 @@ def test_a_run_that_is_cancelled_cleans_up_and_keeps_its_place() -> None:
     assert previous(again)["end"] == "cancelled"
 
 
-def test_a_transition_that_swallows_its_suspension_is_not_a_visit() -> None:
+def test_a_transition_that_swallows_its_suspension_is_not_a_visit(caplog: pytest.LogCaptureFixture) -> None:
     def transition(run: Run) -> Any:
         try:
             run.sleep(60)
@@ -370,6 +372,7 @@ def test_a_transition_that_swallows_its_suspension_is_not_a_visit() -> None:
     run_until_idle()
     assert end(task) == ("parked", "sleeping")
     assert not visits(task)
+    assert "swallowed Sleeping" in caplog.text
 
 
 def test_pause_holds_between_two_visits() -> None:
@@ -407,13 +410,19 @@ def test_starting_while_a_run_is_live_returns_it() -> None:
 def test_a_retry_is_a_new_run_from_the_start() -> None:
     ran: Counter[str] = Counter()
 
-    def count(run: Run) -> Any:
-        return run.step("count", lambda: ran.update(a=1)) or ran["a"] > 1
+    def look(run: Run) -> Any:
+        run.step("count", lambda: ran.update(a=1))
+        return run.ask("good", kind="yes_no")
 
-    work = pipeline({"A": State(count, "DONE", "BAD", True)}, terminal={"DONE": "completed", "BAD": "failed"})
+    work = pipeline({"A": State(look, "DONE", "BAD", True)}, terminal={"DONE": "completed", "BAD": "failed"})
     task = work.start("x")
     run_until_idle()
+    answer(task, {"A.1/good": False})
+    run_until_idle()
+    assert end(task) == ("failed", "failed:BAD")
     again = retry(task.pk, by="op")
+    run_until_idle()
+    answer(again, {"A.1/good": True})
     run_until_idle()
     assert end(again) == ("completed", "")
     assert ran == {"a": 2}
@@ -574,3 +583,43 @@ def test_a_run_of_many_visits_goes_on_with_what_a_short_one_needs() -> None:
     assert queries[0] == queries[1]
     assert calls == {"work": 1_201}
     assert end(task) == ("completed", "")
+
+
+# --- children and signals
+
+
+def test_a_transition_waits_for_children_of_its_own_visit() -> None:
+    @body("pipelines.child")
+    def child(task: Any, *, number: int) -> int:
+        return number * 10
+
+    def transition(run: Run) -> Any:
+        results = run.map("pipelines.child", [{"number": run.visit}, {"number": run.visit + 1}])
+        return run.visit == 2, None, {str(run.visit): results}
+
+    task = pipeline({"A": State(transition, "DONE", "A", True)}).start("x")
+    run_until_idle()
+    assert fresh(task).result == {"state": "DONE", "params": {"1": [10, 20], "2": [20, 30]}}
+    assert Task.objects.filter(parent=task).count() == 4
+
+
+def test_a_signal_ends_the_wait_of_a_visit() -> None:
+    def transition(run: Run) -> Any:
+        signal = run.wait_for_signal("ready", timeout=timedelta(hours=1))
+        return signal is not None, None, {"said": signal.payload if signal else None}
+
+    task = pipeline({"A": State(transition, "DONE", "DONE", True)}).start("x")
+    run_until_idle()
+    assert end(task)[1].startswith("awaiting_signal")
+    signals_in.send(task.pk, "ready", {"by": "webhook"}, by="test")
+    run_until_idle()
+    assert fresh(task).result == {"state": "DONE", "params": {"said": {"by": "webhook"}}}
+
+
+def test_steps_with_a_compensation_are_refused_in_words() -> None:
+    def transition(run: Run) -> Any:
+        run.step("charge", lambda: 7, compensate=lambda result: None)
+
+    task = pipeline({"A": State(transition, "DONE", "DONE", True)}).start("x")
+    run_until_idle()
+    assert "undo it in a state, or in on_cancel" in Visit.objects.get(run=task).errors

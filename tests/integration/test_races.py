@@ -20,7 +20,7 @@ from supervision.errors import (
     Refused,
     SupervisionError,
 )
-from supervision.kernel import creation, due, ends, lease, lifecycle, questions, retention, signals_in
+from supervision.kernel import creation, due, ends, forks, lease, lifecycle, questions, retention, signals_in
 from supervision.kernel.models import Heartbeat, LogEntry, Question, Signal, Task, Tombstone
 from supervision.kernel.question_form import Ask
 from supervision.worker.tick import tick
@@ -479,8 +479,8 @@ def test_a_checkpoint_beside_a_pause_is_recorded_and_sees_it(stage: Stage) -> No
 
 def test_two_forks_at_once_are_one(stage: Stage) -> None:
     source = rows.ended()
-    first = stage.begin(lambda: creation.fork(source, by="ann"))
-    second = stage.begin(lambda: creation.fork(source, by="bob"))
+    first = stage.begin(lambda: forks.fork(source, by="ann"))
+    second = stage.begin(lambda: forks.fork(source, by="bob"))
     assert second.is_blocked_by(first)
     assert first.commit().pk == second.commit().pk
     (fork,) = Task.objects.filter(forked_from=source)
@@ -491,8 +491,8 @@ def test_a_second_click_on_retry_changes_nothing_in_the_fork(stage: Stage) -> No
     waiting = rows.waiting()
     questions.answer(waiting.questions["q"], "yes", by="ann")
     lifecycle.terminate(waiting.pk, by="ann")
-    fork = creation.fork(waiting.pk, from_scratch=True)
-    assert creation.fork(waiting.pk).pk == fork.pk
+    fork = forks.fork(waiting.pk, from_scratch=True)
+    assert forks.fork(waiting.pk).pk == fork.pk
     assert not Question.objects.filter(task_id=fork.pk).exists()
 
 
@@ -584,7 +584,7 @@ def test_a_fork_beside_the_pruning_of_its_source_is_refused_or_complete(stage: S
 
     pk = rows.ended()
     prune = stage.begin(lambda: retention.prune(pk))
-    fork = stage.begin(lambda: creation.fork(pk))
+    fork = stage.begin(lambda: forks.fork(pk))
     assert fork.is_blocked_by(prune)
     prune.commit()
     assert isinstance(fork.refusal(), TaskNotFound)

@@ -92,6 +92,26 @@ def test_the_count_of_the_target_begins_anew_and_numbers_go_on(training: Pipelin
     assert [row[:2] for row in path(task) if row[0] == "SUBMIT"] == [("SUBMIT", 1), ("SUBMIT", 2), ("SUBMIT", 3)]
 
 
+def test_the_cap_counts_from_the_re_pointing(training: Pipeline) -> None:
+    """POLL may be entered nine times: eight times before a person puts the pointer there, and nine after."""
+    task = polling(training)
+    for number in range(2, 9):
+        _poll_again(task)
+        assert pointer().number == number + 1
+    repoint("training", "x", "POLL", by="op")
+    run_until_idle()
+    for _ in range(7):
+        _poll_again(task)
+        assert fresh(task).watchdog_stop_reason == "yielded:POLL"
+    _poll_again(task)
+    assert fresh(task).watchdog_stop_reason == "max retries reached:POLL"
+
+
+def _poll_again(task: Task) -> None:
+    Task.objects.filter(pk=task.pk).update(wake_at=task.created_at)
+    run_until_idle()
+
+
 def test_a_terminal_target_ends_a_live_run(training: Pipeline) -> None:
     task, other = polling(training), polling(training, "y")
     repoint("training", "x", "DONE", by="op")
@@ -138,7 +158,7 @@ def test_an_ended_run_starts_a_new_one_there_with_what_it_had(training: Pipeline
     run_until_idle()
     second = Task.objects.get(pk=moved.run_id)
     assert second.current_state == "completed"
-    assert (second.result or {})["params"] == {"job": 1}
+    assert second.result == {"state": "DONE", "params": {"job": 1}}
     assert path(second) == [("POLL", 2, "SAVE"), ("SAVE", 1, "DONE")]
     previous = pointer().previous
     assert previous is not None

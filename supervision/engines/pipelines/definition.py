@@ -162,9 +162,9 @@ def _state_faults(name: str, state: Any, table: Table) -> Iterator[str]:
             yield f"its {role} isn't callable: {function!r}"
         elif inspect.iscoroutinefunction(function):
             yield f"its {role} is `async def`; it must be an ordinary function"
-    said: Any = state.continue_run
-    if not isinstance(said, bool):
-        yield f"continue_run must be True or False, not {state.continue_run!r}"
+    continue_run: Any = state.continue_run
+    if not isinstance(continue_run, bool):
+        yield f"continue_run must be True or False, not {continue_run!r}"
     for outcome, target in state.targets.items():
         if target not in table.states and target not in table.terminal:
             yield f"{_role(outcome)} names {target!r}, which is neither a state nor terminal"

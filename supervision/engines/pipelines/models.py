@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Self
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Self
 
 from django.db import models
 from django.db.models import UniqueConstraint
@@ -81,6 +81,9 @@ class Pointer(models.Model):
         permissions = (("repoint_pointer", _("Can re-point pipelines")),)
         constraints = (UniqueConstraint(fields=("pipeline", "subject"), name="supervision_pointer_one"),)
         # No index on what a move writes: the row is updated as often as its task's, and stays as hot (HOT).
+
+    if TYPE_CHECKING:  # annotated by with_clock()
+        db_now: datetime
 
     def __str__(self) -> str:
         return f"{self.pipeline} {self.subject}"

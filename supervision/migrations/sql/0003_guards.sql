@@ -95,7 +95,7 @@ BEGIN
     END IF;
     IF after_owner IS DISTINCT FROM OLD THEN
         RAISE EXCEPTION 'supervision: task % has ended (%), and ended tasks never change', OLD.id, OLD.current_state
-            USING ERRCODE = 'restrict_violation', HINT = 'Fork it: supervision.kernel.lifecycle.fork().';
+            USING ERRCODE = 'restrict_violation', HINT = 'Fork it: supervision.kernel.forks.fork().';
     END IF;
     RETURN NEW;
 END $$;
