@@ -12,6 +12,7 @@ from django.db import IntegrityError, connection, transaction
 from supervision.errors import LeaseLost, NotStorable
 from supervision.kernel import children, creation, due, ends, lease, lifecycle, sql
 from supervision.kernel.models import LogEntry, Question, Task
+from tests.integration.races import Stage, held
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -193,3 +194,12 @@ def test_offer_is_planned_once() -> None:
          WHERE statement LIKE '%%SET offered_until%%' AND statement NOT LIKE '%%pg_prepared_statements%%'
     """
     assert sql.run(plans, {}) == [(10, 0)]
+
+
+def test_offer_passes_over_what_another_is_offering(stage: Stage) -> None:
+    first, second = creation.create("work"), creation.create("work")
+    offers = [held(lambda: due.offer(1, queues=None, bodies=[("work", 1)])) for _ in range(2)]
+    one = stage.begin(offers[0])
+    other = stage.begin(offers[1])
+    assert not other.is_blocked()
+    assert [one.commit(), other.commit()] == [[due.Offer(first.pk, 0)], [due.Offer(second.pk, 0)]]
