@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from django.db.models import Model
 
+from supervision.engines import tracing
 from supervision.errors import StepTimedOut, SupervisionError
 
 R = TypeVar("R")
@@ -107,6 +108,14 @@ def _stable(value: Any) -> Any:
 
 
 def within(step: str, timeout: float | timedelta | None, work: Callable[[], R]) -> R:
+    """What ``work`` returns, measured by whoever traces; see ``_within``."""
+    if tracing.step is None:
+        return _within(step, timeout, work)
+    with tracing.step(step):
+        return _within(step, timeout, work)
+
+
+def _within(step: str, timeout: float | timedelta | None, work: Callable[[], R]) -> R:
     """What ``work`` returns; raises StepTimedOut in it after ``timeout``. Armed only around the author's function.
 
     By SIGALRM, hence only in the main thread of a process; elsewhere a timeout is refused, not ignored. C code that

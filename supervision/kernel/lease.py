@@ -100,7 +100,7 @@ WITH task AS (
      WHERE heartbeat.lease < excluded.lease
 ), entry AS (
     INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
-    SELECT id, log_length, 'task_taken', '', '{}', lease, %(worker)s FROM task
+    SELECT id, log_length, 'task_taken', '', %(note)s::jsonb, lease, %(worker)s FROM task
 )
 SELECT id, lease, body, body_version, arguments::text, sensitive::text, locked_decisions::text, log_length, recoveries,
        subject, owner_id, COALESCE(root_id, id), ending, ending_reason, generation, version_at_start, replay_from, round
@@ -109,16 +109,19 @@ SELECT id, lease, body, body_version, arguments::text, sensitive::text, locked_d
 
 
 @retried
-def take(task_id: UUID | str, lease: int, worker: Worker | None = None) -> Taken | None:
+def take(
+    task_id: UUID | str, lease: int, worker: Worker | None = None, *, note: Mapping[str, Any] | None = None
+) -> Taken | None:
     """Wins the right to drive the task, or None: somebody else has it, it isn't due, is held, has expired or ended.
 
     ``lease`` is the row's when it was offered; afterwards the row's is one more, so a second package of one offer
     matches nothing. One short transaction in one round trip: row lock; then update, beat row and entry in one
-    statement. A task that is being ended is taken for unwinding even if it is held or past its expiry.
+    statement. A task that is being ended is taken for unwinding even if it is held or past its expiry. ``note`` is the
+    entry's payload.
     """
     by = worker or Worker.current()
     parameters = {
-        "task_id": str(task_id), "lease": lease,
+        "task_id": str(task_id), "lease": lease, "note": json.dumps(note or {}),
         "worker": by.name, "host": by.host, "pid": by.pid, "started": by.started,
     }  # fmt: skip
     crash.point("take:before_commit")

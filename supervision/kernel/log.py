@@ -128,3 +128,21 @@ def last_loss(task_id: UUID | str) -> dict[str, Any]:
     )
     facts: dict[str, Any] = json.loads(rows[0][0]) if rows else {}
     return facts
+
+
+_LAST_DRIVE = """
+SELECT payload ->> 'trace', (
+        SELECT wait.payload ->> 'reason' FROM supervision_logentry AS wait
+         WHERE wait.task_id = entry.task_id AND wait.sequence_num > entry.sequence_num
+           AND wait.sequence_num < %(before)s AND wait.payload ? 'reason'
+         ORDER BY wait.sequence_num DESC LIMIT 1)
+  FROM supervision_logentry AS entry
+ WHERE task_id = %(task_id)s::uuid AND sequence_num < %(before)s AND event = 'task_taken'
+ ORDER BY sequence_num DESC LIMIT 1
+"""
+
+
+def last_drive(task_id: UUID | str, *, before: int) -> tuple[str, str]:
+    """(trace, why it parked) of the drive before the take of number ``before``; empty where there is none."""
+    rows = sql.run(_LAST_DRIVE, {"task_id": str(task_id), "before": before})
+    return (rows[0][0] or "", rows[0][1] or "") if rows else ("", "")

@@ -18,6 +18,7 @@ from supervision.worker import orphans, stop
 from supervision.worker.broker import Broker
 from supervision.worker.handover import ResultQueue, TaskQueue
 from supervision.worker.housekeeping import Housekeeping
+from supervision.worker.outside import Outside
 from supervision.worker.postman import Postman
 from supervision.worker.presence import Presence
 from supervision.worker.processes import OTHER_SEATS, Equipment, Mark, StopEvent
@@ -47,8 +48,11 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
     REAP_AT_END_SECONDS = 2.0
     POST_AT_END_SECONDS = 1.0
 
-    def __init__(self, broker: Broker | None = None, workers: int | None = None) -> None:
+    def __init__(
+        self, broker: Broker | None = None, workers: int | None = None, outside: Outside | None = None
+    ) -> None:
         stop.share()
+        self._outside = outside or Outside()
         self._on_signal = stop.Signals()
         super().__init__(broker or Broker())
         self.workers = workers or int(Conf.WORKERS)
@@ -102,6 +106,7 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
             if watch.silent({seat}, seconds=settings.LEASE_SECONDS):
                 logger.critical(_("The sentinel %(pid)s shows no sign of life: it is ended."), {"pid": sentinel.pid})
                 sentinel.kill()
+            self._outside.alive()
             self._hear()
             orphans.bury_adopted(but=sentinel.pid)
             if not stop.stopping():
@@ -109,6 +114,7 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
                 continue
             if kill_at is None:
                 logger.info(_("supervision worker stopping pid=%(pid)d"), {"pid": os.getpid()})
+                self._outside.stopping()
                 kill_at = time.monotonic() + settings.STOP_GRACE_SECONDS + self.AFTER_GRACE_SECONDS
             if stop.stopping_at_once():
                 kill_at = min(kill_at, time.monotonic() + self.AT_ONCE_SECONDS)
@@ -131,6 +137,7 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
             self._is_ready = True
             self.start_event.set()
             self._gear.roster.ready("main")
+            self._outside.ready()
 
     def _end(self) -> None:
         self._hear()
@@ -143,6 +150,7 @@ class Cluster(django_q_cluster.Cluster):  # type: ignore[misc]  # django-q2 is u
         if self._postman.is_alive():
             self._postman.finish(self.POST_AT_END_SECONDS)
         self._gear.close()
+        self._outside.over()
 
 
 def run_stock(broker: Broker) -> int:

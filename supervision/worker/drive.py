@@ -6,7 +6,8 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -36,6 +37,7 @@ from supervision.kernel import due, ends, lease, masking, sql, storable
 from supervision.kernel.due import Offer
 from supervision.kernel.lease import Taken
 from supervision.kernel.states import Reason, State
+from supervision.worker import telemetry
 from supervision.worker.heart import beating
 from supervision.worker.stop import stopping
 
@@ -102,24 +104,31 @@ def drive_one(task_id: UUID | str, task_lease: int, *, stopping: Callable[[], bo
 
     A body that this process doesn't know, or knows only an older version of, is left to another one.
     """
-    taken = _take(task_id, task_lease)
+    measured = telemetry.begin()
+    taken = _take(task_id, task_lease, note=measured.note if measured else None)
     if taken is None:
         return False
+    with measured.of(taken) if measured else nullcontext():
+        _go(taken, stopping=stopping, thread=thread)
+    return True
+
+
+def _go(taken: Taken, *, stopping: Callable[[], bool], thread: bool) -> None:
     try:
         body = registry.get(taken.body)
     except UnknownBody:
         lease.park(taken.task_id, taken.lease, Reason.UNKNOWN_BODY.of(taken.body))
-        return True
+        return
     is_old = taken.body_version < body.version and taken.body_version not in body.compatible_with
     if is_old and not taken.requests.ending:
         change = f"{taken.body_version}->{body.version}"
         # due all the same, for a worker that still has the old code; those like this one aren't offered it again
         lease.park(taken.task_id, taken.lease, Reason.VERSION_CHANGED.of(change), wake_after=_NOW)
-        return True
+        return
     if taken.body_version > body.version:
         # it was offered as an old one, and an operator has said "go on with the new code" before it was taken
         lease.park(taken.task_id, taken.lease, Reason.YIELDED.of("newer_version"), wake_after=_NOW)
-        return True
+        return
     try:
         with beating(taken.task_id, taken.lease, thread=thread) as heart:
             _run(body, taken, body.engine.context(taken, pulse=heart, stopping=stopping))
@@ -127,18 +136,17 @@ def drive_one(task_id: UUID | str, task_lease: int, *, stopping: Callable[[], bo
         logger.warning("task %s was taken over; this worker records nothing more", taken.task_id)
     except ConnectionLost:
         _let_go(taken, stopping)
-    return True
 
 
-def _take(task_id: UUID | str, task_lease: int) -> Taken | None:
+def _take(task_id: UUID | str, task_lease: int, note: Mapping[str, Any] | None) -> Taken | None:
     """A take on a connection that is known to work: the last one may have died while the worker was idle."""
     try:
-        return lease.take(task_id, task_lease)
+        return lease.take(task_id, task_lease, note=note)
     except DatabaseError as error:
         if not sql.is_connection_lost(error):
             raise
         sql.connection().close()
-        return lease.take(task_id, task_lease)
+        return lease.take(task_id, task_lease, note=note)
 
 
 def _run(body: Body, taken: Taken, context: Context) -> None:

@@ -11,6 +11,7 @@ from django.utils.translation import ngettext
 
 from supervision.worker import health
 from supervision.worker.health import Finding, Limits, Report, Severity
+from supervision.worker.metrics import exposition
 
 
 class Command(BaseCommand):
@@ -24,6 +25,10 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         limits = Limits.from_settings()
         parser.add_argument("--json", action="store_true", dest="as_json", help=_("Print one JSON object."))
+        parser.add_argument(
+            "--prometheus", action="store_true",
+            help=_("Print metrics in Prometheus's text format instead, for a textfile collector (extra: prometheus)."),
+        )  # fmt: skip
         parser.add_argument(
             "--late", type=float, metavar=_("SECONDS"), default=limits.late.total_seconds(),
             help=_("From when on a cluster, a tick, a due task or an expiry is late. Default: %(default)g."),
@@ -39,7 +44,10 @@ class Command(BaseCommand):
         parser.add_argument("--only-critical", action="store_true", help=_("Let warnings be: exit with 0 or 2."))
 
     def handle(self, *args: Any, as_json: bool, late: float, backlog: float, dead_letters: int, only_critical: bool,
-               **options: Any) -> None:  # fmt: skip
+               prometheus: bool, **options: Any) -> None:  # fmt: skip
+        if prometheus:
+            self.stdout.write(exposition(), ending="")
+            return
         limits = Limits(timedelta(seconds=late), timedelta(seconds=backlog), dead_letters)
         report: Report | None = None
         try:

@@ -2,6 +2,7 @@
 
 import logging
 from argparse import ArgumentTypeError
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -12,6 +13,7 @@ from django.utils.translation import ngettext
 from supervision.engines.registry import known_versions
 from supervision.worker import cluster
 from supervision.worker.broker import Broker
+from supervision.worker.outside import Outside
 
 
 class Command(BaseCommand):
@@ -40,12 +42,21 @@ class Command(BaseCommand):
             help=_("How many tasks run at a time, each in a process. Default: Q_CLUSTER['workers'], or one per CPU."),
         )
 
-    def handle(self, *args: Any, queues: list[str] | None, workers: int | None, **options: Any) -> None:
+        parser.add_argument(
+            "--alive-file",
+            type=Path,
+            metavar=_("PATH"),
+            help=_("Touch this file once a second while the cluster lives: for a liveness probe without a database."),
+        )
+
+    def handle(
+        self, *args: Any, queues: list[str] | None, workers: int | None, alive_file: Path | None, **options: Any
+    ) -> None:
         _show_progress(options["verbosity"])
         _keep_connections()
         broker = Broker(queues=queues)
         if cluster.is_supported():
-            ours = cluster.Cluster(broker, workers)
+            ours = cluster.Cluster(broker, workers, Outside(alive_file))
             self._say(ours.workers, queues)
             status = ours.run()
         else:
