@@ -72,12 +72,15 @@ class Housekeeping(threading.Thread):
         tick_at = time.monotonic()
         while not (self._finishing and not self._unreaped):
             self._await_news(max(0.0, tick_at - time.monotonic()))
+            # In this order: whoever is not among the children any more has been told of, and is read of next.
+            children = self._children()
+            self._await_news(0.0)
             try:
                 self._reap_ended()
                 if time.monotonic() >= tick_at and not self._finishing:
                     tick_at = time.monotonic() + settings.TICK_SECONDS
                     self._presence.announce()
-                    tick(children=self._children())
+                    tick(children=children)
                     self._presence.ticked()
                     self._schedule()
             except Exception as error:
