@@ -113,7 +113,12 @@ def report(model_admin: admin.ModelAdmin[Any], request: HttpRequest, outcomes: S
 
 def act_on_one(model_admin: TaskAdmin, request: HttpRequest, task: Task, verb: Verb) -> HttpResponse:
     """A button of the task's page: its form is the confirmation."""
-    outcomes = carry_out(verb, [(task.pk, generation_in(request, task.pk))], by=request.user, note=note_in(request))
+    options: dict[str, Any] = {}
+    if verb.name == "retry":
+        step = request.POST.get("from_step", "").replace("\x00", "").strip()[:400]
+        options = {"from_scratch": request.POST.get("from_scratch") == "yes", "from_step": step}
+    chosen = [(task.pk, generation_in(request, task.pk))]
+    outcomes = carry_out(verb, chosen, by=request.user, note=note_in(request), **options)
     report(model_admin, request, outcomes)
     result = outcomes[0].result if outcomes[0].is_done and outcomes[0].result is not None else task
     return HttpResponseRedirect(reverse("admin:supervision_task_change", args=[result.pk]))

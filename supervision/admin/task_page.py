@@ -15,7 +15,7 @@ from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
 from supervision import wording
-from supervision.admin import downloads
+from supervision.admin import downloads, signalling
 from supervision.admin.access import may, visible_tasks
 from supervision.admin.columns import beat_of, body_label, held_by, is_beating, owner_name, subject_link
 from supervision.admin.question_block import blocks_of
@@ -86,6 +86,7 @@ def describe(model_admin: TaskAdmin, request: HttpRequest, task: Task) -> dict[s
         "waits": _waits(task, pending, secrets),
         "deadline": min([each for each in [task.expires_at, *(q.expires_at for q in pending)] if each], default=None),
         "verbs": _verbs(request, task),
+        "signal_form": _signal_form(request, task),
         "questions": blocks_of(request, task, questions),
         "log": entries,
         "entries": _folded([_entry(entry) for entry in entries.entries]),
@@ -105,6 +106,12 @@ def _excerpt(value: Any, secrets: list[str]) -> Excerpt:
 
 def _verbs(request: HttpRequest, task: Task) -> list[Any]:
     return [verb for verb in VERBS.values() if verb.is_possible(task) and may(request.user, verb.codename, task)]
+
+
+def _signal_form(request: HttpRequest, task: Task) -> Any:
+    """For who may send a signal to a task that can still use one."""
+    is_open = not task.is_terminal and not task.ending
+    return signalling.form_for(task) if is_open and may(request.user, "signal_task", task) else None
 
 
 def _waits(task: Task, pending: list[Question], secrets: list[str]) -> str:

@@ -13,7 +13,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from supervision.admin import actions, create, downloads, task_page
+from supervision.admin import actions, create, downloads, signalling, task_page
 from supervision.admin.access import may, task_or_refuse, visible_tasks
 from supervision.admin.columns import Columns
 from supervision.admin.created import CreatedFilter
@@ -109,6 +109,7 @@ class TaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             path("health/", view(health_page), name="supervision_task_health"),
             path("<uuid:pk>/live/", view(self.live_view), name="supervision_task_live"),
             path("<uuid:pk>/act/<slug:name>/", view(self.act_view), name="supervision_task_act"),
+            path("<uuid:pk>/signal/", view(self.signal_view), name="supervision_task_signal"),
             path("<uuid:pk>/whole/<str:what>/", view(self.whole_view), name="supervision_task_whole"),
             path("<uuid:pk>/file/<int:number>/", view(self.file_view), name="supervision_task_file"),
         ]
@@ -137,6 +138,12 @@ class TaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         return actions.act_on_one(self, request, task, verb)
+
+    def signal_view(self, request: HttpRequest, pk: UUID) -> HttpResponse:
+        task = task_or_refuse(request.user, pk, "signal_task")
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        return signalling.send(self, request, task)
 
     def whole_view(self, request: HttpRequest, pk: UUID, what: str) -> HttpResponse:
         return downloads.whole(task_or_refuse(request.user, pk), what)

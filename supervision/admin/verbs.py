@@ -102,20 +102,24 @@ class Outcome:
     result: Task | None = None
 
 
-def carry_out(verb: Verb, chosen: Sequence[tuple[UUID, int | None]], *, by: Any, note: str = "") -> list[Outcome]:
+def carry_out(
+    verb: Verb, chosen: Sequence[tuple[UUID, int | None]], *, by: Any, note: str = "", **options: Any
+) -> list[Outcome]:
     """Does it to each task that the person may see and do this to, each in a transaction of its own."""
     visible = {task.pk: task for task in visible_tasks(by).filter(pk__in=[pk for pk, _generation in chosen])}
-    return [_one(verb, visible.get(pk), pk, generation, by, note) for pk, generation in chosen]
+    return [_one(verb, visible.get(pk), pk, generation, by, note, options) for pk, generation in chosen]
 
 
-def _one(verb: Verb, task: Task | None, pk: UUID, generation: int | None, by: Any, note: str) -> Outcome:
+def _one(
+    verb: Verb, task: Task | None, pk: UUID, generation: int | None, by: Any, note: str, options: dict[str, Any]
+) -> Outcome:
     if task is None or not may(by, "view_task", task) or not may(by, verb.codename, task):
         return Outcome(pk, False, str(TaskNotFound(pk)))
     name = task_name(task)
     if generation is None:
         return Outcome(pk, False, _("%(task)s: unchanged, for the page did not say what it showed.") % {"task": name})
     try:
-        result = verb.run(pk, by=by, note=note, expected_generation=generation)
+        result = verb.run(pk, by=by, note=note, expected_generation=generation, **options)
     except Conflict as conflict:
         return Outcome(pk, False, _stale(name, conflict.task), conflict.task)
     except SupervisionError as refusal:

@@ -185,6 +185,7 @@ class Task(models.Model):
             ("pause_task", _("Can pause and resume tasks")),
             ("cancel_task", _("Can cancel and expire tasks")),
             ("retry_task", _("Can retry ended tasks")),
+            ("signal_task", _("Can send signals to tasks")),
             ("answer_question", _("Can answer questions")),
         )
         constraints = (

@@ -208,6 +208,7 @@ class Migration(migrations.Migration):
                     ("pause_task", "Can pause and resume tasks"),
                     ("cancel_task", "Can cancel and expire tasks"),
                     ("retry_task", "Can retry ended tasks"),
+                    ("signal_task", "Can send signals to tasks"),
                     ("answer_question", "Can answer questions"),
                 ),
             },

@@ -8,11 +8,12 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from supervision.engines import start
+from supervision.engines import Context, Failure, registry, start
+from supervision.engines.bodies import body
 from supervision.kernel import lifecycle, log
 from supervision.kernel.models import Task
 from supervision.testing import answer, run_until_idle
-from tests.integration.admin_work import bodies, fresh
+from tests.integration.admin_work import bodies, fresh, person
 
 pytestmark = pytest.mark.django_db
 
@@ -181,3 +182,49 @@ def test_a_button_is_there_only_where_the_verb_is_possible(client: Client) -> No
     html = client.get(page).content.decode()
     assert 'id="sv-verb-pause"' not in html
     assert 'id="sv-verb-retry"' in html
+
+
+def test_a_signal_may_be_sent_by_hand_by_whoever_may(client: Client) -> None:
+    @body("admin.waits")
+    def waits(task: Context) -> Any:
+        signal = task.wait_for_signal("paid")
+        return signal.payload if signal else None
+
+    task = start("admin.waits")
+    run_until_idle()
+    page, address = f"{LIST}{task.pk}/change/", reverse("admin:supervision_task_signal", args=[task.pk])
+    assert 'value="paid"' in client.get(page).content.decode(), "the name that it waits for is there already"
+    refused = client.post(address, {"signal-name": "paid", "signal-payload": "{amount"}, follow=True)
+    assert "Nothing was sent" in said(refused)
+    other = Client()
+    other.force_login(person("viewer", "view_task"))
+    assert other.post(address, {"signal-name": "paid"}).status_code == 403
+    assert "Send a signal" not in other.get(page).content.decode()
+    sent = client.post(address, {"signal-name": "paid", "signal-payload": '{"amount": 3}'}, follow=True)
+    assert "was sent" in said(sent)
+    run_until_idle()
+    registry.unregister("admin.waits")
+    assert fresh(task).result == {"amount": 3}
+    assert "it has ended" in said(client.post(address, {"signal-name": "paid"}, follow=True))
+
+
+def test_a_retry_may_begin_at_a_step_or_from_scratch(client: Client) -> None:
+    done: list[str] = []
+
+    @body("admin.steps")
+    def steps(task: Context) -> None:
+        for name in ("a", "b"):
+            task.step(name, done.append, name)
+        raise Failure("no")
+
+    task = start("admin.steps")
+    run_until_idle()
+    address = reverse("admin:supervision_task_act", args=[task.pk, "retry"])
+    for more, again in (({"from_step": "b"}, ["b"]), ({"from_scratch": "yes"}, ["a", "b"]), ({}, [])):
+        done.clear()
+        client.post(address, {f"generation-{task.pk}": fresh(task).generation, **more})
+        run_until_idle()
+        assert done == again, more
+    response = client.post(address, {f"generation-{task.pk}": fresh(task).generation, "from_step": "z"}, follow=True)
+    registry.unregister("admin.steps")
+    assert "no step “z”" in said(response)

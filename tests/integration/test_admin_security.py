@@ -151,7 +151,8 @@ def routes(task: Task, question: Question, hold: Hold) -> dict[str, str]:
     arguments: dict[str, dict[str, list[Any]]] = {
         "task": {
             "changelist": [], "add": [], "history": [task.pk], "delete": [task.pk], "change": [task.pk],
-            "health": [], "live": [task.pk], "act": [task.pk, "pause"], "whole": [task.pk, "arguments"],
+            "health": [], "signal": [task.pk],
+            "live": [task.pk], "act": [task.pk, "pause"], "whole": [task.pk, "arguments"],
             "file": [task.pk, 0],
         },
         "question": {

@@ -89,3 +89,20 @@ def test_pause_resume_cancel_and_retry(task: Task) -> None:
 def test_an_unknown_task_is_named() -> None:
     with pytest.raises(CommandError, match="There is no task 00000000"):
         run("show", "00000000-0000-0000-0000-000000000000")
+
+
+def test_a_signal_may_be_sent_by_hand() -> None:
+    @body("cli.waits")
+    def waits(task: Context) -> Any:
+        signal = task.wait_for_signal("paid")
+        return signal.payload if signal else None
+
+    waiting = start("cli.waits")
+    run_until_idle()
+    with pytest.raises(CommandError, match="no JSON"):
+        run("signal", waiting.pk, "paid", "{amount")
+    run("signal", waiting.pk, "paid", '{"amount": 3}', "--key", "k", "--by", "alice")
+    run("signal", waiting.pk, "paid", '{"amount": 4}', "--key", "k")
+    run_until_idle()
+    registry.unregister("cli.waits")
+    assert Task.objects.get(pk=waiting.pk).result == {"amount": 3}

@@ -1,4 +1,4 @@
-"""The control room on the command line: list, show, answer, pause, resume, cancel, retry, tail."""
+"""The control room on the command line: list, show, answer, signal, pause, resume, cancel, retry, tail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from supervision import wording
 from supervision.conf import settings
 from supervision.engines import retry
 from supervision.errors import SupervisionError
-from supervision.kernel import lifecycle, log, masking, questions
+from supervision.kernel import lifecycle, log, masking, questions, signals_in
 from supervision.kernel.models import LogEntry, Question, Task
 from supervision.kernel.states import State
 
@@ -40,12 +40,13 @@ class Command(BaseCommand):
         listing.add_argument("--limit", type=int, default=20)
         show = verbs.add_parser("show", help=_("one task: what it does, its questions, the end of its log"))
         answer = verbs.add_parser("answer", help=_("answers a pending question"))
+        signal = verbs.add_parser("signal", help=_("tells the task something from the outside world"))
         tail = verbs.add_parser("tail", help=_("follows a task's log until it ends"))
         changing = [verbs.add_parser(name, help=text) for name, text in (
             ("pause", _("at the next step; an idle task is held")), ("resume", _("lifts a pause, or says go on")),
             ("cancel", _("lets it clean up, then ends it")), ("retry", _("a new task that keeps what was done")),
         )]  # fmt: skip
-        for one in (show, answer, tail, *changing):
+        for one in (show, answer, signal, tail, *changing):
             one.add_argument("task", type=UUID, help=_("the task's id"))
         answer.add_argument("key", help=_("the question's key, as show prints it"))
         answer.add_argument("value", help=_("the answer, as one would type it into the form"))
@@ -53,10 +54,13 @@ class Command(BaseCommand):
             one.add_argument("--generation", type=int, help=_("refuse if the task has changed since this generation"))
         changing[-1].add_argument("--from-step", default="", help=_("keep only what was recorded before this step"))
         changing[-1].add_argument("--from-scratch", action="store_true", help=_("keep nothing"))
-        for one in (answer, *changing):
+        signal.add_argument("name", help=_("the signal's name"))
+        signal.add_argument("payload", nargs="?", default="null", help=_("as JSON; default: null"))
+        signal.add_argument("--key", default="", help=_("the same key twice is one signal"))
+        for one in (answer, signal, *changing):
             one.add_argument("--by", default=getpass.getuser(), help=_("who asks; default: the system's user"))
             one.add_argument("--note", default="", help=_("why; goes into the task's log"))
-        for one in (listing, show, answer, tail, *changing):
+        for one in (listing, show, answer, signal, tail, *changing):
             one.add_argument("--json", action="store_true", dest="as_json", help=_("for programs"))
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -157,6 +161,14 @@ class Command(BaseCommand):
             raise CommandError(_("The task has no question “%(key)s”; `show` lists what is pending.") % {"key": key})
         answered = questions.answer(question.pk, value, by=by, via="command line", note=note)
         self._report(answered.task_id, _("answered"), as_json)
+
+    def _signal(self, *, task: UUID, name: str, payload: str, key: str, by: str, as_json: bool, **options: Any) -> None:
+        try:
+            value = json.loads(payload)
+        except ValueError as error:
+            raise CommandError(_("The payload is no JSON: %(error)s") % {"error": error}) from None
+        signals_in.send(task, name, value, key=key, by=by)
+        self._report(task, _("told"), as_json)
 
     def _retry(self, *, task: UUID, by: str, note: str, as_json: bool, **options: Any) -> None:
         fork = retry(task, by=by, note=note, from_step=options["from_step"], from_scratch=options["from_scratch"],
