@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
 import psutil
@@ -54,6 +54,28 @@ def database_url() -> str:
     return f"postgres://{database['USER']}:{database['PASSWORD']}@{database['HOST']}{port}/{database['NAME']}"
 
 
+def cluster_environment(workers: int, supervision: Mapping[str, object] | None) -> dict[str, str]:
+    """The environment of a cluster on this test's database."""
+    return {
+        **os.environ,
+        "DATABASE_URL": database_url(),
+        "DJANGO_SECRET_KEY": settings.SECRET_KEY,
+        "DJANGO_SETTINGS_MODULE": "tests.cluster_settings",
+        "SUPERVISION_TEST": json.dumps(dict(supervision or {})),
+        "SUPERVISION_TEST_WORKERS": str(workers),
+    }
+
+
+class Process(Protocol):
+    """What a cluster needs of a ``subprocess.Popen``."""
+
+    pid: int
+    returncode: int | Any
+
+    def poll(self) -> int | None: ...
+    def wait(self) -> int: ...
+
+
 class Cluster:
     """A cluster that was started, and all processes of its session."""
 
@@ -61,25 +83,17 @@ class Cluster:
                  command: str = "supervision_worker") -> None:  # fmt: skip
         """Start it; ``wait_until_ready`` waits for it. ``supervision`` are SUPERVISION settings, as JSON allows."""
         self._log = log
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-W", "error", "manage.py", command, *_workers(command, workers), *arguments],
-                cwd=ROOT,
-                env={
-                    **os.environ,
-                    "DATABASE_URL": database_url(),
-                    "DJANGO_SECRET_KEY": settings.SECRET_KEY,
-                    "DJANGO_SETTINGS_MODULE": "tests.cluster_settings",
-                    "SUPERVISION_TEST": json.dumps(dict(supervision or {})),
-                    "SUPERVISION_TEST_WORKERS": str(workers),
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._process = self._launch([command, *_workers(command, workers), *arguments],
+                                     cluster_environment(workers, supervision))  # fmt: skip
         self.pid = self._process.pid
         """Of the main process; also the id of the session and of the process group."""
+
+    def _launch(self, command: list[str], environment: dict[str, str]) -> Process:
+        with self._log.open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-W", "error", "manage.py", *command], cwd=ROOT, env=environment,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
 
     def wait_until_ready(self, seconds: float = 30.0) -> None:
         """Wait until all its processes have said that they are ready."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,7 +26,7 @@ class Worker:
 
 @cache
 def _worker(pid: int) -> Worker:
-    return Worker(f"{os.uname().nodename}:{pid}", host_identity(), pid, started_of(pid))
+    return Worker(f"{platform.node()}:{pid}", host_identity(), pid, started_of(pid))
 
 
 @cache
@@ -34,7 +36,7 @@ def host_identity() -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
-        return os.uname().nodename
+        return platform.node()
     return f"{boot} {namespace}"
 
 
@@ -48,8 +50,11 @@ def is_gone(pid: int, started: str) -> bool:
     """Whether the process of that pid and start, on this host, has ended. A zombie has; a later process of its pid is
     another one.
 
-    Where the system shows no start times (or to nobody else), a living process of that pid is taken for the same.
+    Where the system shows no start times (or to nobody else), a living process of that pid is taken for the same; where
+    it can't be asked at all (Windows), every process is taken to live, and the lease time decides.
     """
+    if sys.platform == "win32":  # os.kill(pid, 0) would be a Ctrl-C there
+        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

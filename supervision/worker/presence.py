@@ -1,6 +1,6 @@
 """A cluster's announcements of itself, made by its housekeeping."""
 
-import os
+import platform
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -37,7 +37,7 @@ class Presence:
         me = Worker.current()
         clusters.announce(
             Announcement(
-                id=self._id, node=os.uname().nodename, host=me.host, pid=me.pid, process_started=me.started,
+                id=self._id, node=platform.node(), host=me.host, pid=me.pid, process_started=me.started,
                 queues=self._queues, bodies=drivable(), workers=self._workers,
                 free=self._free() if self._free is not None else None,
                 ticked_before=None if self._ticked_at is None else timedelta(seconds=now - self._ticked_at),

@@ -1,11 +1,13 @@
 """Stops of each kind, over busy and idle clusters: none hangs, no process is left, nothing is lost."""
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from tests.chaos.judge import judge
-from tests.chaos.world import World, times
+from tests.chaos.nursery import BornCluster, Nursery
+from tests.chaos.world import SUPERVISION, World, times
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -14,10 +16,17 @@ KINDS = [(signum, group) for signum in (signal.SIGTERM, signal.SIGINT) for group
 """Of the main process, or of its whole group."""
 
 
-def test_no_stop_hangs_or_leaves_a_process(world: World) -> None:
+@pytest.fixture
+def nursery(world: World) -> Iterator[Nursery]:
+    nursery = Nursery(SUPERVISION)
+    yield nursery
+    nursery.close()
+
+
+def test_no_stop_hangs_or_leaves_a_process(world: World, nursery: Nursery) -> None:
     for at in range(STOPS):
         world.create(8 * (at % 2), steps=5, seconds=0.05)
-        clusters = [world.start_cluster(workers=1) for _ in KINDS]
+        clusters = [world.adopt(lambda log: BornCluster(nursery, log)) for _ in KINDS]
         for cluster, (signum, group) in zip(clusters, KINDS, strict=True):
             cluster.wait_until_ready()
             assert cluster.stop(signum, group=group, seconds=10) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,7 +34,7 @@ def times(short: int, long: int | None = None) -> int:
 class World:
     """One run: its seed, its clusters, and what was done to them."""
 
-    def __init__(self, directory: Path, *, database: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, directory: Path) -> None:
         self.seed = int(os.environ.get("SUPERVISION_CHAOS_SEED", random.SystemRandom().randrange(10**9)))
         self.random = random.Random(self.seed)
         print(f"\nSUPERVISION_CHAOS_SEED={self.seed}")  # noqa: T201
@@ -42,15 +42,17 @@ class World:
         """What was injected, and seen to have happened, by kind."""
         self._directory = directory
         self._clusters: list[Cluster] = []
-        self._database = database
 
     def did(self, fault: str) -> None:
         self.faults[fault] = self.faults.get(fault, 0) + 1
 
     def start_cluster(self, *, workers: int = 2, **supervision: object) -> Cluster:
         """A cluster that is being started; not waited for."""
-        log = self._directory / f"cluster-{len(self._clusters)}.log"
-        cluster = Cluster(log, workers=workers, supervision={**SUPERVISION, **supervision})
+        return self.adopt(lambda log: Cluster(log, workers=workers, supervision={**SUPERVISION, **supervision}))
+
+    def adopt(self, start: Callable[[Path], Cluster]) -> Cluster:
+        """What ``start`` starts, with that log; ended with the others."""
+        cluster = start(self._directory / f"cluster-{len(self._clusters)}.log")
         self._clusters.append(cluster)
         return cluster
 

@@ -105,9 +105,10 @@ def _show_progress(verbosity: int) -> None:
     """Have our own log records seen, unless the project's LOGGING says what it wants of them."""
     logger, events = logging.getLogger("supervision"), logging.getLogger("supervision.events")
     if logger.level == logging.NOTSET:
+        wants_events = events.isEnabledFor(logging.INFO) or verbosity > 1
         logger.setLevel({0: logging.ERROR, 1: logging.INFO}.get(verbosity, logging.DEBUG))
-        if events.level == logging.NOTSET and verbosity < 2:
-            events.setLevel(logging.WARNING)  # each take and end: the log table has them
+        if not wants_events:  # a line for each take and end: the task's log has them
+            events.setLevel(logging.WARNING)
     if not logger.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
