@@ -123,6 +123,8 @@ INSERT INTO supervision_tombstone (task_id, owner_ref, body, idempotency_key, fi
 SELECT id, owner_ref, body, '', current_state, log_length FROM supervision_task;
 DELETE FROM supervision_visit;
 DELETE FROM supervision_pointer;
+DELETE FROM supervision_node;
+DELETE FROM supervision_plan;
 DELETE FROM supervision_logentry;
 DELETE FROM supervision_notice;
 DELETE FROM supervision_vote;

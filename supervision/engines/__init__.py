@@ -2,6 +2,7 @@
 
 from supervision.engines.bodies import body
 from supervision.engines.context import Context
+from supervision.engines.dags import Dag, InvalidDag
 from supervision.engines.pipelines import InvalidPipeline, Pipeline, Run, State, repoint
 from supervision.engines.starting import retry, start, start_many
 from supervision.engines.steps import Retry
@@ -10,7 +11,7 @@ from supervision.kernel.files import StoredFile, store
 from supervision.kernel.question_form import Ask, question_form
 
 __all__ = [
-    "Ask", "Cancelled", "ChildFailed", "Context", "Failure", "InvalidPipeline", "Pipeline", "QuestionAsked", "Retry",
-    "Run", "State", "StepFailed", "StoredFile", "body", "question_form", "repoint", "retry", "start", "start_many",
-    "store",
+    "Ask", "Cancelled", "ChildFailed", "Context", "Dag", "Failure", "InvalidDag", "InvalidPipeline", "Pipeline",
+    "QuestionAsked", "Retry", "Run", "State", "StepFailed", "StoredFile", "body", "question_form", "repoint", "retry",
+    "start", "start_many", "store",
 ]  # fmt: skip

@@ -48,6 +48,8 @@ class Body:
     """Parameter -> annotation: what arguments are converted by."""
     form: type[django_forms.Form] | None = None
     """What a person fills in to start one; None: only code starts it."""
+    key_of: Callable[[str], str] | None = None
+    """Subject -> the concurrency key of a task about it, for bodies that have one live task a subject."""
 
     @property
     def parameters(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from supervision.conf import settings
-from supervision.kernel import crash, notices, sql, storable
+from supervision.kernel import countdown, crash, notices, sql, storable
 from supervision.kernel.models import Question, Task
 from supervision.kernel.states import DEAD_LETTER_REASONS, Reason, State, first_word
 from supervision.kernel.transition import announce, committing, is_heard, locked, retried, write
@@ -39,6 +39,7 @@ def finish(
         notices.plan_dead_letter(task)
     if task.parent_id is not None:
         _count_down(task, task.parent_id)
+        countdown.ended(task)
     _end_children(task)
 
 
@@ -123,7 +124,8 @@ def complete(task_id: UUID | str, lease: int, result: Any = None) -> None:
         {"task_id": str(task_id), "lease": lease, "result": None if result is None else encoded},
     )
     if not rows:
-        _complete(task_id, lease, result)
+        if not countdown.complete(task_id, lease, None if result is None else encoded):
+            _complete(task_id, lease, result)
         return
     crash.point("complete:after_commit")
     if is_heard(EVENTS[State.COMPLETED]):

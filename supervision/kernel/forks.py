@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from supervision.conf import settings
 from supervision.errors import Refused
-from supervision.kernel import creation, log, sql
+from supervision.kernel import countdown, creation, log, sql
 from supervision.kernel.models import Erasure, LogEntry, Question, Task
 from supervision.kernel.states import LIVE
 from supervision.kernel.transition import committing, locked
@@ -70,6 +70,7 @@ def fork(
             _keep_answers(source, task, before)
             _keep_signals(source, task, before)
             _keep_steps(source, task, before)
+            countdown.keep(source, task)
         return task
 
 

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from supervision.conf import settings
 from supervision.errors import Refused
-from supervision.kernel import storable
+from supervision.kernel import countdown, storable
 from supervision.kernel.actors import actor_ref
 from supervision.kernel.models import ERASED, Erasure, Heartbeat, LogEntry, Question, Signal, Task, Tombstone
 from supervision.kernel.notices import Notice
@@ -55,6 +55,7 @@ def prune(task_id: UUID | str) -> list[UUID]:
         Notice.objects.using(database).filter(task_id__in=ids).delete()
         for model in (LogEntry, Question, Signal, Heartbeat):
             model._default_manager.using(database).filter(task_id__in=ids)._raw_delete(database)
+        countdown.prune(ids)
         for rows in _attached:
             rows.prune(ids)
         for pk in reversed(ids):  # children first
@@ -102,5 +103,6 @@ def erase(task_id: UUID | str, *, by: Any, note: str = "") -> None:
         answered.update(answer=ERASED)
         Question.objects.using(database).filter(task_id=task.pk).update(prompt="", form={})
         Vote.objects.using(database).filter(question__task_id=task.pk).update(note="")
+        countdown.erase(task.pk, ERASED)
         for rows in _attached:
             rows.erase(task.pk)
