@@ -51,23 +51,29 @@ WITH task AS (
 SELECT id, body, log_length, generation FROM task
 """
 
-# The node is over, and what waits for its success waits for one less. Progress rides on the run's beat row.
+# The node is over, and what waits for its success waits for one less. Progress rides on the run's beat row. Nodes are
+# sought by numbers that stand alone, not by joins: before its first ANALYZE the planner takes a run to have one node,
+# and joined by reading all of them.
 _COUNT = """
-WITH ended AS (
+WITH child AS MATERIALIZED (
+    SELECT parent_id, substr(parent_step, 6)::int AS number, current_state, failure, watchdog_stop_reason
+      FROM supervision_task
+     WHERE id = %(task_id)s::uuid AND current_state IN ('completed', 'failed', 'expired', 'cancelled')
+), ended AS (
     UPDATE supervision_node AS node
        SET state = CASE WHEN child.current_state = 'completed' THEN 'succeeded' ELSE 'failed' END,
            failure = COALESCE(NULLIF(child.failure, ''), child.watchdog_stop_reason),
            finished_at = supervision_now_v1()
-      FROM supervision_task AS child
-     WHERE child.id = %(task_id)s::uuid AND child.current_state IN ('completed', 'failed', 'expired', 'cancelled')
-       AND node.run_id = child.parent_id AND node.name = substr(child.parent_step, 6) AND node.state = 'running'
+      FROM child
+     WHERE node.run_id = (SELECT parent_id FROM child) AND node.number = (SELECT number FROM child)
+       AND node.state = 'running'
     RETURNING node.run_id, node.state, node.item, node.dependents
 ), counted AS (
     UPDATE supervision_node AS node
        SET waiting_for = waiting_for - 1,
            is_ready = waiting_for = 1 AND NOT is_driven AND node.state = 'pending'
-      FROM ended
-     WHERE ended.state = 'succeeded' AND node.run_id = ended.run_id AND node.number = ANY (ended.dependents)
+     WHERE node.run_id = (SELECT run_id FROM ended)
+       AND node.number = ANY (ARRAY(SELECT unnest(dependents) FROM ended WHERE ended.state = 'succeeded'))
        AND node.waiting_for > 0 AND node.state IN ('pending', 'running')
     RETURNING node.waiting_for = 0 AND is_driven AS needs_run
 ), plan AS (
@@ -90,7 +96,7 @@ WITH run AS (
      WHERE run.id = %(run_id)s::uuid AND run.current_state IN ('running', 'parked')
        AND run.ending = '' AND run.pause_requested_at IS NULL
 ), ready AS (
-    SELECT node.* FROM supervision_node AS node
+    SELECT node.*, '{STEP}' || node.number AS step FROM supervision_node AS node
      WHERE node.run_id = %(run_id)s::uuid AND node.is_ready
      ORDER BY node.number LIMIT (SELECT GREATEST(0, places) FROM run)
 ), task AS (
@@ -103,7 +109,7 @@ WITH run AS (
     SELECT ready.body, ready.body_version, ready.body_version, 0, 0, ready.queue, ready.priority, ready.arguments,
            ready.sensitive, run.owner_id, run.owner_ref, run.created_by_ref,
            COALESCE(NULLIF(ready.subject, ''), left(ready.name, 200)), '', 'pending', '', 1, 0, 1, '{{}}', '',
-           supervision_now_v1(), 0, 0, '', '', '', ready.concurrency_key, run.id, '{STEP}' || ready.name,
+           supervision_now_v1(), 0, 0, '', '', '', ready.concurrency_key, run.id, ready.step,
            ready.root_id, 0, true
       FROM run CROSS JOIN ready
      ORDER BY ready.number
@@ -115,7 +121,9 @@ WITH run AS (
 ), started AS (
     UPDATE supervision_node AS node
        SET state = 'running', is_ready = false, task_id = task.id, started_at = supervision_now_v1()
-      FROM task WHERE node.run_id = %(run_id)s::uuid AND node.name = substr(task.parent_step, 6)
+      FROM task
+     WHERE node.run_id = %(run_id)s::uuid AND node.number = ANY (ARRAY(SELECT substr(parent_step, 6)::int FROM task))
+       AND task.parent_step = '{STEP}' || node.number
     RETURNING 1
 ), plan AS (
     UPDATE supervision_plan SET running = running + (SELECT count(*) FROM started)

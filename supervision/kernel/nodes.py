@@ -21,7 +21,7 @@ from supervision.kernel import sql
 from supervision.kernel.models import Task
 
 STEP = "node:"
-"""What the ``parent_step`` of a node's child begins with."""
+"""What the ``parent_step`` of a node's child begins with; its number follows."""
 
 
 class NodeState(models.TextChoices):
@@ -113,7 +113,8 @@ class Node(models.Model):
         ordering = ("run_id", "number")
         default_permissions = ()
         constraints = (
-            UniqueConstraint(fields=("run", "name"), name="supervision_node_one"),
+            # the name first: only the primary key is to begin with the run
+            UniqueConstraint(fields=("name", "run"), name="supervision_node_one"),
             CheckConstraint(condition=Q(state__in=NodeState.values), name="supervision_node_state_known"),
             CheckConstraint(
                 condition=Q(is_ready=False) | Q(state="pending", waiting_for=0), name="supervision_node_ready_waits"

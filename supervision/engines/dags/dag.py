@@ -61,6 +61,7 @@ class Dag:
             raise InvalidDag(name, f"priority is {priority}; it must be from 0 to 9")
         self.name, self.max_parallel = name, max_parallel
         self.nodes: dict[str, Definition] = {}
+        self._awaited: set[str] = set()
         self._names: dict[Callable[..., Any], list[str]] = {}
         self._arguments: dict[str, inspect.Parameter] = {}
         shared: dict[str, Any] = {
@@ -176,10 +177,12 @@ class Dag:
         fault = definition.option_fault(node) or definition.parameter_fault(node, arguments)
         if fault:
             raise InvalidDag(self.name, f"node {node.name!r}: {fault}")
-        circle = definition.cycle({**self.nodes, node.name: node})
+        # only a node that another one has named before can close a circle
+        circle = definition.cycle({**self.nodes, node.name: node}) if node.name in self._awaited else []
         if circle:
             raise InvalidDag(self.name, f"its nodes wait for each other in a circle: {' → '.join(reversed(circle))}")
         self.nodes[node.name] = node
+        self._awaited |= {each for each in node.after if each not in self.nodes}
         if node.function is not None:
             self._names.setdefault(node.function, []).append(node.name)
         if arguments != self._arguments:
