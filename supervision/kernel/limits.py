@@ -66,8 +66,8 @@ free AS MATERIALIZED (
     SELECT %(max_running)s::int - (SELECT count(*) FROM (SELECT body FROM supervision_task
                                                           WHERE current_state = 'running' OFFSET 0) AS running
                                     WHERE body = %(body)s) AS slots,
-           %(at_most)s::int - (SELECT count(*) FROM supervision_start
-                                WHERE body = %(body)s AND started_at > supervision_now_v1() - %(per)s::interval) AS starts
+           %(at_most)s::int - (SELECT count(*) FROM supervision_start WHERE body = %(body)s
+                                  AND started_at > supervision_now_v1() - %(per)s::interval) AS starts
 )
 """
 

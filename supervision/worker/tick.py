@@ -1,4 +1,5 @@
-"""The tick: reap, expire, and give free slots away. Finds ids without locks, then one short transaction a task; needs no leader."""
+"""The tick: reap, expire, and give free slots away. Finds ids without locks, then one short transaction a task; needs
+no leader."""
 
 from __future__ import annotations
 

@@ -106,9 +106,7 @@ def test_a_woken_one_whom_nobody_takes_keeps_no_slot_from_the_others() -> None:
 
 
 @pytest.mark.parametrize("first", ["exit", "take"])
-def test_the_last_slot_freed_while_another_finds_it_taken_is_not_lost(
-    stage: Stage, django_db_blocker: Any, first: str
-) -> None:
+def test_the_last_slot_freed_while_another_finds_it_taken_is_not_lost(stage: Stage, first: str) -> None:
     one, two, third = three()
     taken = [take(one), take(two)]
     assert taken[0] is not None
@@ -121,7 +119,8 @@ def test_the_last_slot_freed_while_another_finds_it_taken_is_not_lost(
     if first == "exit":
         freeing = stage.begin(held(lambda: ends.complete(running.task_id, running.lease)))
         taking = stage.run(lambda: take(third))
-        assert taking.has_ended and taking.result is None  # it still sees the other one running
+        assert taking.has_ended
+        assert taking.result is None, "it still sees the other one running"
         freeing.commit()
         assert limits.wake_next("work", TWO) == 1
     else:
