@@ -24,7 +24,7 @@ def test_four_clusters_of_two_workers_never_run_four_of_three_whatever_is_killed
     tasks = creation.create_many("witnessed", [{"directory": str(witness), "seconds": 0.05}] * 60)
     creation.create_many("rated", [{}] * 35)
 
-    chance = random.Random(7)  # noqa: S311
+    chance = random.Random(7)
     for kill in range(8):
         done = 5 * kill
         wait_for(lambda done=done: _completed("witnessed") >= done, f"{done} are done", 30)  # type: ignore[misc]

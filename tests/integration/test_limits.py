@@ -185,6 +185,16 @@ def test_when_a_release_lifts_the_limit_all_go_on() -> None:
     assert Task.objects.filter(current_state="completed").count() == 3
 
 
+def test_of_a_body_that_no_cluster_knows_any_more_the_waiting_become_due_for_the_health_check() -> None:
+    tasks = three()
+    for task in tasks:
+        take(task)
+    assert waiting() == 1
+    tick()
+    assert waiting() == 0
+    assert fresh(tasks[2].pk).wake_at is not None
+
+
 def test_a_parked_task_holds_no_slot_and_needs_one_to_go_on() -> None:
     seen: list[str] = []
 
