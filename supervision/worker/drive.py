@@ -192,7 +192,7 @@ def _returned(result: Any, taken: Taken, context: Context) -> None:
         _unwound(taken, context)
     else:
         try:
-            _write(lambda: ends.complete(taken.task_id, taken.lease, result))
+            _write(lambda: ends.complete(taken.task_id, taken.lease, result, is_child=taken.is_child))
         except NotStorable as refusal:
             _raised(refusal, taken, context)
 
