@@ -15,7 +15,7 @@ COUNT = 10_000
 
 
 def test_ten_thousand_children_are_each_started_once_and_their_parent_sleeps(
-    start_cluster: StartCluster,  # noqa: F811
+    start_cluster: StartCluster,
 ) -> None:
     cluster = start_cluster(supervision={"MAX_RECOVERIES": 50})
     parent = creation.create("fan-out", {"count": COUNT}).pk
