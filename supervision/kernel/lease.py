@@ -323,10 +323,18 @@ UPDATE supervision_heartbeat AS heartbeat
 RETURNING 1
 """
 
+_LARGEST = 2**63 - 1
+
 
 def beat(
     task_id: UUID | str, lease: int, *, done: int | None = None, total: int | None = None, text: str | None = None
 ) -> bool:
-    """Says that the worker lives, with its progress. False: the lease is gone. Locks the beat row alone."""
+    """Says that the worker lives, with its progress. False: the lease is gone. Locks the beat row alone.
+
+    What can't be shown (a number that no bigint holds) is shown as near as can be: a beat never fails for it."""
     shown = None if text is None else storable.text(text, 200)[:200]
-    return bool(sql.run(_BEAT, {"task_id": str(task_id), "lease": lease, "done": done, "total": total, "text": shown}))
+    progress = {
+        name: None if value is None else max(-_LARGEST, min(_LARGEST, int(value)))
+        for name, value in (("done", done), ("total", total))
+    }
+    return bool(sql.run(_BEAT, {"task_id": str(task_id), "lease": lease, "text": shown, **progress}))
