@@ -13,43 +13,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from supervision.kernel import crash, sql
+from supervision.kernel import sql
 from supervision.kernel.models import Task
 from supervision.kernel.nodes import STEP, Plan
 from supervision.kernel.states import Reason, State
-from supervision.kernel.transition import CHANNEL, announce, is_heard, locked, notify, refuse_isolation, retried, write
-
-# The run before its child, as everywhere.
-_LOCK = """
-SELECT current_setting('transaction_isolation') FROM supervision_task
- WHERE id = %(task_id)s::uuid OR id = (SELECT parent_id FROM supervision_task WHERE id = %(task_id)s::uuid)
- ORDER BY id = %(task_id)s::uuid
-   FOR NO KEY UPDATE
-"""
-
-# As ends._COMPLETE, for a node's child.
-_COMPLETE = """
-WITH task AS (
-    UPDATE supervision_task
-       SET current_state = 'completed', state_changed_at = supervision_now_v1(), finished_at = supervision_now_v1(),
-           watchdog_stop_reason = '', result = %(result)s::jsonb, compensations_outstanding = 0,
-           wake_at = NULL, offered_until = NULL, log_length = log_length + 1, generation = generation + 1
-     WHERE id = %(task_id)s::uuid AND lease = %(lease)s AND current_state = 'running'
-       AND parent_id IS NOT NULL AND parent_step LIKE 'node:%%'
-       AND ending = '' AND pause_requested_at IS NULL AND cancel_requested_at IS NULL
-       AND current_setting('transaction_isolation') = 'read committed'
-       AND NOT EXISTS (SELECT 1 FROM supervision_question AS question
-                        WHERE question.task_id = supervision_task.id AND question.status = 'pending')
-       AND NOT EXISTS (SELECT 1 FROM supervision_task AS child
-                        WHERE child.parent_id = supervision_task.id
-                          AND child.current_state IN ('pending', 'running', 'parked'))
-    RETURNING id, lease, body, log_length, generation
-), entry AS (
-    INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
-    SELECT id, log_length, 'task_completed', '', '{"reason": ""}', lease, '' FROM task
-)
-SELECT id, body, log_length, generation FROM task
-"""
+from supervision.kernel.transition import CHANNEL, locked, notify, retried, write
 
 # The node is over, and what waits for its success waits for one less. Progress rides on the run's beat row. Nodes are
 # sought by numbers that stand alone, not by joins: before its first ANALYZE the planner takes a run to have one node,
@@ -150,51 +118,23 @@ SELECT pg_notify('{CHANNEL}', '') FROM run
 """  # noqa: S608 - constants only
 
 
-def complete(task_id: UUID | str, lease: int, result: str | None) -> bool:
-    """Completes the running child of a node, counts down and starts, in one transaction and one round trip.
-
-    False, and nothing written: it is no node's, its lease is gone, or something else hangs on it; then the general way
-    decides. ``result`` is JSON.
-    """
-    child = {"task_id": str(task_id), "lease": lease, "result": result}
-    run_id = sql.run(_RUN_OF, child)
-    if not run_id:
-        return False
-    run = {**child, "run_id": str(run_id[0][0]), "actor": f"task {run_id[0][0]}"}
-    crash.point("complete:before_commit")
-    levels, rows, *_rest = sql.together(
-        (_LOCK, child), (_COMPLETE, child), (_COUNT, child), (_START, run), (_WAKE, run)
-    )
-    refuse_isolation(levels[0][0])
-    if not rows:
-        return False
-    crash.point("complete:after_commit")
-    if is_heard("task_completed"):
-        pk, body, length, generation = rows[0]
-        ended = {"current_state": State.COMPLETED, "generation": generation, "lease": lease, "log_length": length}
-        announce(Task(pk=pk, body=body, **ended), "task_completed")
-    return True
-
-
-_RUN_OF = """
-SELECT parent_id FROM supervision_task
- WHERE id = %(task_id)s::uuid AND parent_id IS NOT NULL AND parent_step LIKE 'node:%%'
-"""
+def statements(task_id: UUID | str, run_id: UUID) -> list[sql.Statement]:
+    """What follows the completion of the run's child in its transaction, if it did complete."""
+    run = {"task_id": str(task_id), "run_id": str(run_id), "actor": f"task {run_id}"}
+    return [(_COUNT, run), (_START, run), (_WAKE, run)]
 
 
 def ended(child: Task) -> None:
     """The general way: the locked ``child``, whose run is locked too, has just ended in the caller's transaction."""
-    if not child.parent_step.startswith(STEP):
-        return
-    sql.run(_COUNT, {"task_id": str(child.pk)})
-    start_ready(child.parent_id, last=child.pk)
+    if child.parent_id is not None and child.parent_step.startswith(STEP):
+        for query, parameters in statements(child.pk, child.parent_id):
+            sql.run(query, parameters)
 
 
-def start_ready(run_id: Any, *, last: Any = "") -> None:
+def start_ready(run_id: UUID) -> None:
     """Starts what is ready and has a place; wakes the run if only its drive can go on. The run is locked."""
-    run = {"run_id": str(run_id), "actor": f"task {run_id}", "task_id": str(last)}
-    sql.run(_START, run)
-    sql.run(_WAKE, run)
+    for query, parameters in statements("", run_id)[1:]:
+        sql.run(query, parameters)
 
 
 # --- pause, resume, and code that is gone -----------------------------------------------------------------------------
