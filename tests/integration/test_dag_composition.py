@@ -225,12 +225,10 @@ def test_a_cancelled_run_takes_runs_in_its_nodes_along(training: Pipeline, doubl
     task = outer.start()
     run_until_idle()
     grandchild = Task.objects.get(body=training.name)
-    lifecycle.pause(task.pk, by="alice")
-    grandchild.refresh_from_db()
-    assert grandchild.is_held
-    lifecycle.resume(task.pk, by="alice")
-    grandchild.refresh_from_db()
-    assert not grandchild.is_held
+    for verb, is_held in ((lifecycle.pause, True), (lifecycle.resume, False)):
+        verb(task.pk, by="alice")
+        grandchild.refresh_from_db()
+        assert grandchild.is_held is is_held
     lifecycle.cancel(task.pk, by="alice")
     run_until_idle()
     assert set(Task.objects.values_list("current_state", flat=True)) == {"cancelled"}

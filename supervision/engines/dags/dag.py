@@ -108,7 +108,8 @@ class Dag:
         among the arguments; the output is the list of theirs.
 
         ``retry`` calls the function again, ``timeout`` seconds bound each stretch of running. Steps inside keep what
-        they have recorded; one that failed for good isn't tried again: give it a retry of its own.
+        they have recorded; one that failed for good isn't tried again: give it a retry of its own. Nor is a Failure,
+        which says that there is no point.
         """
 
         def decorate(function: F) -> F:

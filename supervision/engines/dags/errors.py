@@ -24,7 +24,7 @@ class NodesFailed(Failure):
 
     def __init__(self, failed: Sequence[tuple[str, str]], *, succeeded: int, skipped: Sequence[str]) -> None:
         self.stop_reason = Reason.NODES_FAILED.of(", ".join(name for name, _why in failed)[:300])
-        said = "; ".join(f"{name}: {why}" for name, why in failed[:5])
+        said = "; ".join(f"{name}: {why.rstrip('.')}" for name, why in failed[:5])
         head = ngettext("%(n)s node failed", "%(n)s nodes failed", len(failed)) % {"n": len(failed)}
         tail = _("Succeeded: %(done)s; skipped: %(skipped)s") % {"done": succeeded, "skipped": len(skipped)}
         named = f" ({', '.join(skipped[:20])})" if skipped else ""

@@ -82,8 +82,8 @@ class NodeContext(Context):
             self.recorded(full, call)
         try:
             return steps.within(self.node, timeout, work)
-        except StepFailed:
-            raise  # recorded for good: another attempt would only find it again
+        except (StepFailed, Failure):
+            raise  # meant, or recorded for good: another attempt would only find it again
         except Exception as error:
             if self.ended is not None or self.unwinding is not None:
                 raise
