@@ -15,7 +15,7 @@ from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
 from supervision import wording
-from supervision.admin import downloads, signalling
+from supervision.admin import downloads, run_page, signalling
 from supervision.admin.access import may, visible_tasks
 from supervision.admin.columns import beat_of, body_label, held_by, is_beating, owner_name, subject_link
 from supervision.admin.question_block import blocks_of
@@ -97,6 +97,7 @@ def describe(model_admin: TaskAdmin, request: HttpRequest, task: Task) -> dict[s
         "arguments": _excerpt(task.masked_arguments, secrets) if task.arguments else None,
         "files": downloads.files_of(task),
         **_family(request, task),
+        **run_page.describe(request, task),
     }
 
 

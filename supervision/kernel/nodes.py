@@ -56,7 +56,12 @@ class Plan(models.Model):
         default_permissions = ()
 
     def __str__(self) -> str:
-        return f"{self.total - self.unfinished}/{self.total}"
+        return f"{self.done}/{self.total}"
+
+    @property
+    def done(self) -> int:
+        """How many of its nodes are over."""
+        return self.total - self.unfinished
 
 
 class Node(models.Model):

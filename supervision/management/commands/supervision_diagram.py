@@ -1,4 +1,4 @@
-"""The picture of a pipeline: ``manage.py supervision_diagram NAME --format svg``."""
+"""The picture of a pipeline or a DAG: ``manage.py supervision_diagram NAME --format svg``."""
 
 import sys
 from pathlib import Path
@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 
 from supervision import diagrams
 from supervision.conf import settings
+from supervision.engines.dags import dags, picture
 from supervision.engines.pipelines import pipeline, standing
 from supervision.engines.pipelines.models import Pointer
 from supervision.engines.pipelines.picture import graph_of
@@ -17,12 +18,12 @@ from supervision.errors import SupervisionError
 
 class Command(BaseCommand):
     help = _(
-        "Draws a pipeline from the very table that runs: its states, yields, caps, branches and ends. Without --counts "
-        "and --subject the database isn't asked."
+        "Draws a pipeline from the very table that runs: its states, yields, caps, branches and ends; or a DAG: its "
+        "nodes with their joins and conditions. Without --counts and --subject the database isn't asked."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", help=_("The pipeline's name."))
+        parser.add_argument("name", help=_("The name of the pipeline or DAG."))
         parser.add_argument("--format", choices=diagrams.FORMATS, default="svg", help=_("Default: svg."))
         parser.add_argument("--output", type=Path, metavar=_("FILE"), help=_("Default: standard output."))
         parser.add_argument("--counts", action="store_true", help=_("Show how many subjects are in each state."))
@@ -32,17 +33,23 @@ class Command(BaseCommand):
         self, *args: Any, name: str, format: str, output: Path | None, counts: bool, subject: str, **options: Any
     ) -> None:
         try:
-            table = pipeline.get(name)
-            found = standing.counts(name) if counts else None
-            picture = diagrams.render(graph_of(table, counts=found, current=_state_of(name, subject)), format)
+            drawn = diagrams.render(_graph(name, counts, subject), format)
         except SupervisionError as error:
             raise CommandError(str(error)) from error
         if output is not None:
-            output.write_bytes(picture)
+            output.write_bytes(drawn)
         elif format == "png":
-            sys.stdout.buffer.write(picture)
+            sys.stdout.buffer.write(drawn)
         else:
-            self.stdout.write(picture.decode(), ending="")
+            self.stdout.write(drawn.decode(), ending="")
+
+
+def _graph(name: str, counts: bool, subject: str) -> diagrams.Graph:
+    if name in (known := dags()):
+        return picture.graph_of(known[name].body.label, known[name].ordered())
+    table = pipeline.get(name)
+    found = standing.counts(name) if counts else None
+    return graph_of(table, counts=found, current=_state_of(name, subject))
 
 
 def _state_of(name: str, subject: str) -> str:
