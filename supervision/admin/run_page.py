@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -33,8 +34,7 @@ def describe(request: HttpRequest, task: Task) -> dict[str, Any]:
     if plan is None:
         return {"plan": None}
     rows = nodes.of(task.pk)
-    urgent = rows if len(rows) <= LISTED else sorted(rows, key=lambda row: _FIRST.get(row.state, 2))
-    listed = urgent[:LISTED]
+    listed = sorted(rows, key=partial(_place, urgent_first=len(rows) > LISTED))[:LISTED]
     is_drawn = sum(row.item is None for row in rows) <= DRAWN
     children = _children(request, listed)
     secrets = task.secrets
@@ -49,6 +49,12 @@ def describe(request: HttpRequest, task: Task) -> dict[str, Any]:
         "children": [],  # the nodes tell of them
         "has_more_children": False,
     }
+
+
+def _place(row: Node, *, urgent_first: bool) -> tuple[int, int, int]:
+    """Items behind the node that they are of."""
+    whole = row.dependents[0] if row.item is not None and row.dependents else row.number
+    return _FIRST.get(row.state, 2) if urgent_first else 0, whole, -1 if row.item is None else row.item
 
 
 def picture(task: Task) -> HttpResponse:

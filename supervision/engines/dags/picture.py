@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -71,7 +71,8 @@ def taken(row: Any, now: datetime) -> str:
     """How long the node has run so far, in words; empty if it hasn't."""
     if row.started_at is None or row.state == "skipped":
         return ""
-    return wording.duration((row.finished_at or now) - row.started_at)
+    length = (row.finished_at or now) - row.started_at
+    return wording.duration(length) if length >= timedelta(seconds=1) else _("under 1 s")
 
 
 def counted(rows: Sequence[Any]) -> Mapping[str, int]:
