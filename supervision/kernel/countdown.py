@@ -74,7 +74,8 @@ WITH run AS (
         lease, log_length, locked_decisions, failure, wake_at, recoveries, compensations_outstanding, ending,
         ending_reason, idempotency_key, concurrency_key, parent_id, parent_step, root_id, children_awaited, is_awaited
     )
-    SELECT ready.body, ready.body_version, ready.body_version, 0, 0, ready.queue, ready.priority, ready.arguments,
+    SELECT ready.body, COALESCE(ready.body_version, run.body_version),
+           COALESCE(ready.body_version, run.body_version), 0, 0, ready.queue, ready.priority, ready.arguments,
            ready.sensitive, run.owner_id, run.owner_ref, run.created_by_ref,
            COALESCE(NULLIF(ready.subject, ''), left(ready.name, 200)), '', 'pending', '', 1, 0, 1, '{{}}', '',
            supervision_now_v1(), 0, 0, '', '', '', ready.concurrency_key, run.id, ready.step,

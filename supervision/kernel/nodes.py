@@ -93,7 +93,8 @@ class Node(models.Model):
     """Its place among the items of the mapped node that waits for it."""
     # the child that it becomes
     body = models.CharField(max_length=200)
-    body_version = models.PositiveIntegerField(default=1)
+    body_version = models.PositiveIntegerField(null=True)
+    """None: the run's, also when a person has accepted a newer one meanwhile."""
     queue = models.CharField(max_length=100)
     priority = models.PositiveSmallIntegerField()
     arguments = models.JSONField(default=dict)

@@ -11,6 +11,7 @@ import pytest
 
 from supervision.engines import Context, Dag, Failure, Retry, registry
 from supervision.engines import retry as retry_task
+from supervision.errors import Refused
 from supervision.kernel import due, lifecycle, retention
 from supervision.kernel.models import Task
 from supervision.kernel.nodes import Node, Plan
@@ -329,6 +330,61 @@ def test_a_retry_keeps_what_succeeded() -> None:
     assert result(fork)["outputs"] == {"publish": "monmon!mon"}
     assert calls == ["extract", "small", "clean", "clean", "publish"]
     assert Node.objects.get(run=fork, name="extract").task_id == child(task, "extract").pk
+
+
+def test_a_node_is_not_retried_without_its_run_and_a_run_not_from_a_step() -> None:
+    task = diamond(bad="b").start()
+    run_until_idle()
+    with pytest.raises(Refused, match="retry the run"):
+        retry_task(child(task, "b").pk, by="alice")
+    with pytest.raises(Refused, match="keeps the nodes that succeeded"):
+        retry_task(task.pk, by="alice", from_step="b")
+    fork = retry_task(task.pk, by="alice", from_scratch=True)
+    run_until_idle()
+    assert Task.objects.filter(parent=fork).count() == 3
+
+
+def test_a_run_accepted_for_a_new_version_starts_its_nodes_in_it() -> None:
+    name = f"dag.{next(_NAMES)}"
+
+    def deploy(version: int) -> Dag:
+        registry.unregister(name)
+        registry.unregister(f"{name}/node")
+        dag = Dag(name, version=version)
+        dag.node("a")(lambda task: task.ask("go", "Go?"))
+        dag.node("b", after=["a"], when=lambda outputs: True)(lambda task: version)
+        return dag
+
+    task = deploy(1).start()
+    run_until_idle()
+    asking = child(task, "a")
+    answer(asking, {"go": "x"})
+    deploy(2)
+    run_until_idle()
+    for row in (asking, task):
+        assert fresh(row).watchdog_stop_reason == "version_changed:1->2"
+        lifecycle.resume(row.pk, by="alice")
+        run_until_idle()
+    assert result(task)["outputs"] == {"b": 2}
+    assert child(task, "b").body_version == 2
+
+
+def test_a_whole_task_with_arguments_that_cannot_be_fails_its_node() -> None:
+    dag = new()
+    inner = new()
+
+    @inner.node()
+    def work(task: Context, *, n: int) -> int:
+        return n
+
+    dag.task("unknown", inner, arguments={"m": 1}, required=False)
+    dag.task("unstorable", inner, arguments=lambda: {"n": float("nan")}, required=False)
+    task = dag.start()
+    run_until_idle()
+    failures = dict(Node.objects.filter(run=task).values_list("name", "failure"))
+    assert "unknown: m; it takes n" in failures["unknown"]
+    assert "NotStorable" in failures["unstorable"]
+    assert fresh(task).current_state == "completed"
 
 
 def test_inline_nodes_are_steps_of_the_run_and_may_not_wait() -> None:

@@ -44,7 +44,8 @@ def _row(dag: Dag, node: Definition, run_id: UUID, root_id: UUID, numbers: dict[
     return Node(
         run_id=run_id, number=numbers[node.name], name=node.name, after=sorted(numbers[each] for each in node.after),
         dependents=[], join=node.join, required=node.required, kind=node.kind, is_driven=node.is_driven,
-        map_over=node.map_over, body=body.name, body_version=body.version, queue=node.queue or body.queue,
+        map_over=node.map_over, body=body.name, body_version=body.version if node.body else None,
+        queue=node.queue or body.queue,
         priority=body.priority if node.priority is None else node.priority,
         arguments={} if node.body else {"node": node.name}, root_id=uuid5(root_id, STEP + node.name),
     )  # fmt: skip

@@ -130,7 +130,9 @@ class _Drive:
 
     def to_the_end(self) -> Any:
         while True:
-            self._work()
+            # what has ended since (a map, by its last item) is settled first: outputs are read from the rows
+            if not self._board.changed:
+                self._work()
             self._run.enter("nodes")
             settled = self._run.settle(self._make)
             self._fresh = {}
@@ -175,6 +177,8 @@ class _Drive:
             values = found[node.map_over]
             if not isinstance(values, list):
                 raise SupervisionError(f"{node.map_over} returned no list, but {type(values).__name__}")
+            if not values:
+                self._fresh[node.name] = []  # over at once
             return Expand(values)
         if node.kind == layout.INLINE:
             return self._inline(node, definition, offered)
@@ -186,9 +190,9 @@ class _Drive:
         """Runs it as a step: what a crash leaves unsettled is found in the log."""
         function = definition.function
         assert function is not None  # noqa: S101 - of that kind
-        taken = takes(function, offered, first=1)
+        work = partial(function, **takes(function, offered, first=1))
         output = self._run.step(
-            f"node {node.name}", function, self._run, retry=definition.retry, timeout=definition.timeout, **taken
+            f"node {node.name}", work, self._run, retry=definition.retry, timeout=definition.timeout
         )
         self._fresh[node.name] = output
         return Succeed(storable.encode(output, place=node.name, limit="MAX_PAYLOAD_BYTES"))
@@ -201,11 +205,14 @@ class _Drive:
             arguments = arguments(**takes(arguments, offered, first=0))
         if callable(subject):
             subject = subject(**takes(subject, offered, first=0))
+        checked = known.check_arguments(arguments or {})
+        storable.encode(checked, place="arguments", limit="MAX_ARGUMENTS_BYTES")
+        about = storable.text(str(subject), 200)
         return Begin(
             {
-                "arguments": known.check_arguments(arguments or {}), "sensitive": list(known.sensitive),
-                "subject": str(subject)[:200], "body_version": known.version,
-                "concurrency_key": known.key_of(subject) if known.key_of is not None else "",
+                "arguments": checked, "sensitive": list(known.sensitive), "subject": about,
+                "body_version": known.version,
+                "concurrency_key": known.key_of(about) if known.key_of is not None else "",
             }
         )  # fmt: skip
 
