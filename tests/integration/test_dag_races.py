@@ -63,6 +63,8 @@ def test_the_last_two_finishers_of_a_join_start_it_once(stage: Stage, paused: se
     assert first.is_stopped
     assert second.is_blocked_by(first)
     first.commit()
+    second.settle()
+    assert Node.objects.get(run=task, name="join").state == "pending"
     second.commit()
     assert Task.objects.filter(parent=task).count() == 3
     assert Node.objects.get(run=task, name="join").state == "running"

@@ -12,7 +12,7 @@ import pytest
 from supervision.engines import Context, Dag, Failure, Retry, registry
 from supervision.engines import retry as retry_task
 from supervision.errors import Refused
-from supervision.kernel import due, lifecycle, retention
+from supervision.kernel import due, ends, lifecycle, retention, sql
 from supervision.kernel.models import Task
 from supervision.kernel.nodes import Node, Plan
 from supervision.testing import answer, run_until_idle, travel
@@ -114,6 +114,23 @@ def test_the_run_is_not_driven_for_each_node() -> None:
     assert fresh(task).lease == 2  # laid out, and ended
     assert {child(task, name).lease for name in "abcd"} == {1}
     assert fresh(task).heartbeat.progress_done == fresh(task).heartbeat.progress_total == 4
+
+
+def test_the_end_of_a_node_starts_what_follows_in_one_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = diamond().start()
+    drive(task)
+    sent: list[int] = []
+
+    def counted(*statements: Any, **options: Any) -> Any:
+        sent.append(len(statements))
+        return together(*statements, **options)
+
+    together = sql.together
+    monkeypatch.setattr(sql, "together", counted)
+    monkeypatch.setattr(ends, "_complete", None)  # the general way
+    drive(child(task, "a"))
+    assert sent == [2, 5], "a take, an end"
+    assert states(task) == {"a": "succeeded", "b": "running", "c": "running", "d": "pending"}
 
 
 def test_a_failed_node_skips_what_depends_on_it_and_others_go_on() -> None:
