@@ -140,30 +140,33 @@ def of(run_id: UUID) -> list[Node]:
 
 
 # A node's output: its own where the run has computed or kept it, else its child's result; of a mapped one its items'.
+# Nodes are sought by numbers: see ``countdown``.
 _OUTPUTS = """
 SELECT node.name, CASE WHEN node.state = 'succeeded' THEN COALESCE(node.output, child.result, (
            SELECT jsonb_agg(COALESCE(part.output, result.result) ORDER BY part.item)
              FROM supervision_node AS part LEFT JOIN supervision_task AS result ON result.id = part.task_id
-            WHERE part.run_id = node.run_id AND part.item IS NOT NULL AND part.dependents[1] = node.number))::text END
+            WHERE node.kind = 'map' AND part.run_id = node.run_id AND part.item IS NOT NULL
+              AND part.dependents[1] = node.number))::text END
   FROM supervision_node AS node LEFT JOIN supervision_task AS child ON child.id = node.task_id
- WHERE node.run_id = %(run_id)s::uuid AND (
-       node.name = ANY (%(names)s::text[])
-    OR node.number = ANY (ARRAY(SELECT unnest(after) FROM supervision_node
-                                 WHERE run_id = %(run_id)s::uuid AND name = %(of)s)))
+ WHERE node.run_id = %(run_id)s::uuid AND node.number = ANY (%(numbers)s::int[])
  ORDER BY node.number
 """
+_INPUTS = _OUTPUTS.replace(
+    "%(numbers)s::int[]",
+    """ARRAY(
+       SELECT unnest(after) FROM supervision_node WHERE run_id = %(run_id)s::uuid AND name = %(name)s)""",
+)
 
 
 def inputs(run_id: UUID | str, name: str) -> dict[str, Any]:
     """The outputs of what that node waits for, by name; None of what has not succeeded."""
-    return _outputs(run_id, of=name)
+    return _values(sql.run(_INPUTS, {"run_id": str(run_id), "name": name}))
 
 
-def outputs(run_id: UUID | str, names: Sequence[str]) -> dict[str, Any]:
-    """The outputs of these nodes, by name; None of what has not succeeded."""
-    return _outputs(run_id, names=names)
+def outputs(run_id: UUID | str, numbers: Sequence[int]) -> dict[str, Any]:
+    """The outputs of the nodes of these numbers, by name; None of what has not succeeded."""
+    return _values(sql.run(_OUTPUTS, {"run_id": str(run_id), "numbers": list(numbers)}))
 
 
-def _outputs(run_id: UUID | str, *, names: Sequence[str] = (), of: str | None = None) -> dict[str, Any]:
-    rows = sql.run(_OUTPUTS, {"run_id": str(run_id), "names": list(names), "of": of})
+def _values(rows: list[tuple[Any, ...]]) -> dict[str, Any]:
     return {name: None if text is None else json.loads(text) for name, text in rows}
