@@ -42,12 +42,10 @@ class DagRun(Context):
     def lay_out(self, dag: Dag) -> Sequence[Node]:
         """The nodes as stored; the first drive stores them."""
         with self._kernel():
-            rows = nodes.of(self.id)
-            if not any(row.number < layout.KEPT for row in rows):
+            if not plans.is_laid_out(self.id):
                 fresh = layout.rows(dag, self.id, self._taken.root_id)
                 plans.lay_out(self.id, self._taken.lease, fresh, max_parallel=dag.max_parallel)
-                rows = nodes.of(self.id)
-        return rows
+            return nodes.of(self.id)
 
     def enter(self, node: str) -> None:
         """Observes what was requested, before anything is done for the node."""
@@ -87,7 +85,7 @@ class DagRun(Context):
 
     def outputs(self, numbers: Sequence[int]) -> dict[str, Any]:
         with self._kernel():
-            return nodes.outputs(self.id, numbers)
+            return nodes.outputs(numbers)
 
     def said(self, error: Exception) -> str:
         """An error of the author's code as one line; one of a database that went away ends the drive instead."""
