@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Any
 
 import django_filters
+from django import forms
 from django.utils.translation import gettext as _
+from django_filters.fields import IsoDateTimeField
 from drf_spectacular.utils import OpenApiParameter
 
 from supervision.api import problems
@@ -18,18 +21,33 @@ ORDERINGS = ("-created_at", "created_at", "-state_changed_at", "state_changed_at
 _PAGING = ("cursor", "page_size")
 
 
+class MomentField(IsoDateTimeField):  # type: ignore[misc]
+    """In UTC: PostgreSQL doesn't know all offsets that ISO 8601 has."""
+
+    def clean(self, value: Any) -> Any:
+        moment = super().clean(value)
+        try:
+            return None if moment is None else moment.astimezone(UTC)
+        except (OverflowError, ValueError):
+            raise forms.ValidationError(self.error_messages["invalid"], "invalid") from None
+
+
+class Moment(django_filters.IsoDateTimeFilter):  # type: ignore[misc]
+    field_class = MomentField
+
+
 class TaskFilter(django_filters.FilterSet):  # type: ignore[misc]
     state = django_filters.MultipleChoiceFilter(field_name="current_state", choices=State.choices)
     reason = django_filters.CharFilter(field_name="watchdog_stop_reason", lookup_expr="startswith")
     body = django_filters.CharFilter()
     subject = django_filters.CharFilter(lookup_expr="istartswith")
-    created_after = django_filters.IsoDateTimeFilter(field_name="created_at", lookup_expr="gte")
-    created_before = django_filters.IsoDateTimeFilter(field_name="created_at", lookup_expr="lt")
-    changed_after = django_filters.IsoDateTimeFilter(field_name="state_changed_at", lookup_expr="gte")
-    changed_before = django_filters.IsoDateTimeFilter(field_name="state_changed_at", lookup_expr="lt")
-    finished_after = django_filters.IsoDateTimeFilter(field_name="finished_at", lookup_expr="gte")
-    finished_before = django_filters.IsoDateTimeFilter(field_name="finished_at", lookup_expr="lt")
-    expires_before = django_filters.IsoDateTimeFilter(field_name="expires_at", lookup_expr="lt")
+    created_after = Moment(field_name="created_at", lookup_expr="gte")
+    created_before = Moment(field_name="created_at", lookup_expr="lt")
+    changed_after = Moment(field_name="state_changed_at", lookup_expr="gte")
+    changed_before = Moment(field_name="state_changed_at", lookup_expr="lt")
+    finished_after = Moment(field_name="finished_at", lookup_expr="gte")
+    finished_before = Moment(field_name="finished_at", lookup_expr="lt")
+    expires_before = Moment(field_name="expires_at", lookup_expr="lt")
     needs_answer = django_filters.ChoiceFilter(choices=_YES_NO, method="filter_needs_answer")
     dead_letter = django_filters.ChoiceFilter(choices=_YES_NO, method="filter_dead_letter")
 

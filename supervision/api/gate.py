@@ -11,7 +11,7 @@ from rest_framework.request import Request
 
 from supervision.api import problems
 from supervision.api.problems import Problem
-from supervision.errors import Conflict, GenerationMissing, Refused, SupervisionError
+from supervision.errors import Conflict, GenerationMissing, Refused, SupervisionError, UnknownBody
 
 R = TypeVar("R")
 
@@ -40,7 +40,7 @@ def gated(
     except Conflict as conflict:
         status, code = (412, "stale") if by_header else (409, "stale")
         raise Problem(status, code, str(conflict), current=current()) from None
-    except Refused as refusal:
+    except (Refused, UnknownBody) as refusal:
         raise Problem(409, "refused", str(refusal), current=current()) from None
     except SupervisionError as error:
         problem = problems.as_problem(error)

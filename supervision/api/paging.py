@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Any
+from uuid import UUID
 
-from django.core.exceptions import ValidationError
-from django.db import DataError
+from django.db import models
+from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from rest_framework import pagination
 from rest_framework.exceptions import NotFound
 
 from supervision.api import problems
 from supervision.api.view import whole
+
+_MOST = 2**63 - 1
 
 
 class Cursor(pagination.CursorPagination):
@@ -21,14 +25,20 @@ class Cursor(pagination.CursorPagination):
     max_page_size = 200
     page_size_query_param = "page_size"
     cursor_query_param = "cursor"
-    ordering = "-pk"
 
-    def of(self, view: Any, rows: Any, *, ordering: str = "") -> list[Any]:
+    def of(self, view: Any, rows: Any, *, ordering: str = "-id") -> list[Any]:
         """The rows of the page that the request asks for; a 400 for a cursor that was not made here."""
-        self.ordering = ordering or self.ordering
+        self.ordering = ordering
+        self._field = rows.model._meta.get_field(ordering.lstrip("-"))
+        return list(self.paginate_queryset(rows, view.request, view=view) or ())
+
+    def decode_cursor(self, request: Any) -> Any:
         try:
-            return list(self.paginate_queryset(rows, view.request, view=view) or ())
-        except (NotFound, ValidationError, ValueError, TypeError, DataError):
+            cursor = super().decode_cursor(request)
+            if cursor is None or cursor.position is None:
+                return cursor
+            return cursor._replace(position=_read(self._field, cursor.position))
+        except (NotFound, ValueError, OverflowError):
             raise problems.invalid(cursor=_("It is none of this list: begin without one.")) from None
 
     def get_page_size(self, request: Any) -> int | None:
@@ -37,3 +47,17 @@ class Cursor(pagination.CursorPagination):
 
     def get_ordering(self, request: Any, queryset: Any, view: Any) -> Any:
         return (self.ordering,)
+
+
+def _read(field: models.Field[Any, Any], position: str) -> str:
+    """The position as the field's own text; ValueError or OverflowError for what would only puzzle the database."""
+    if isinstance(field, models.UUIDField):
+        return str(UUID(position))
+    if isinstance(field, models.DateTimeField):
+        moment = parse_datetime(position)
+        if moment is None or moment.tzinfo is None:
+            raise ValueError
+        return moment.astimezone(UTC).isoformat()
+    if not 0 <= int(position) <= _MOST:
+        raise ValueError
+    return position

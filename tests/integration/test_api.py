@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.contrib.auth.models import Group
@@ -130,6 +132,20 @@ def test_the_list_costs_the_same_however_long_it_is(ann: Caller) -> None:
 ])  # fmt: skip
 def test_a_filter_that_means_nothing_is_refused_by_name(ann: Caller, query: dict[str, str]) -> None:
     problem(ann.get("tasks/", **query), 400, *query)
+
+
+@pytest.mark.parametrize("position", ["7", "x", "\x00", "99999999999999999999", "-1", "1776-07-31T21:48:18+23:59",
+                                      "0191a2b3-c4d5-7e6f-8a9b-0123456789ab", "9999-12-31T23:59:59-23:59"])  # fmt: skip
+def test_a_forged_cursor_is_refused_or_harmless(ann: Caller, position: str) -> None:
+    cursor = b64encode(urlencode({"p": position}).encode()).decode()
+    lists: list[tuple[str, dict[str, str]]] = [
+        ("tasks/", {}), ("tasks/", {"ordering": "state_changed_at"}), ("questions/", {}), ("pointers/", {}),
+    ]  # fmt: skip
+    for path, query in lists:
+        response = ann.get(path, cursor=cursor, **query)
+        assert response.status_code in (200, 400)
+        if response.status_code == 400:
+            problem(response, 400, "cursor")
 
 
 def test_the_log_is_honest_about_what_it_withholds(ann: Caller) -> None:
