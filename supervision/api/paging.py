@@ -34,7 +34,7 @@ class Cursor(pagination.CursorPagination):
 
     def decode_cursor(self, request: Any) -> Any:
         try:
-            cursor = super().decode_cursor(request)
+            cursor: Any = super().decode_cursor(request)
             if cursor is None or cursor.position is None:
                 return cursor
             return cursor._replace(position=_read(self._field, cursor.position))

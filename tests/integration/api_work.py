@@ -92,7 +92,7 @@ class Caller:
 
     def post(self, path: str, data: Any = None, **headers: str) -> Any:
         body = data if isinstance(data, str | bytes) else json.dumps(data or {})
-        return self.client.post(API + path, body, content_type="application/json", headers=headers)  # type: ignore[arg-type]
+        return self.client.post(API + path, body, content_type="application/json", headers=headers)
 
 
 def customer(name: str) -> User:

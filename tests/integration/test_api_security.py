@@ -84,7 +84,8 @@ def send(caller: Caller, name: str, method: str, pk: str, data: Any) -> Any:
 
 
 def rows_of_everything() -> Any:
-    return [list(model.objects.order_by("pk").values()) for model in (Task, Question, Signal, Pointer, LogEntry)]
+    models: tuple[Any, ...] = (Task, Question, Signal, Pointer, LogEntry)
+    return [list(model.objects.order_by("pk").values()) for model in models]
 
 
 def test_every_route_is_in_the_matrix() -> None:
@@ -100,7 +101,8 @@ def test_foreign_missing_and_malformed_are_equal_byte_for_byte(name: str, method
     for user in (bob["owner"], clerk):
         told = set()
         for pk in (ann[kind], missing, *MALFORMED):
-            for body in (data, {}) if method == "POST" else (None,):
+            bodies_sent: list[Any] = [data, {}] if method == "POST" else [None]
+            for body in bodies_sent:
                 caller = Caller(user)
                 with CaptureQueriesContext(connection) as seen:
                     response = send(caller, name, method, pk, body)
