@@ -36,7 +36,8 @@ def route(operation_id: str, **options: Any) -> Callable[[F], F]:
 
     def describe(method: F) -> F:
         method.schema = AutoSchema  # type: ignore[attr-defined]
-        described: F = extend_schema(operation_id=operation_id, **options)(method)
+        summary = (method.__doc__ or "").partition("\n")[0].removesuffix(".")
+        described: F = extend_schema(operation_id=operation_id, **{"summary": summary, **options})(method)
         return described
 
     return describe

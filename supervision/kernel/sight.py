@@ -54,7 +54,7 @@ def _asked(user: Any) -> QuestionQuerySet:
     rows = Question.objects.using(settings.DATABASE).all()
     if not getattr(user, "is_active", False):
         return rows.none()
-    asked: Any = entitlement.answerable(rows, user)
+    asked = entitlement.answerable(rows, user)
     return asked.filter(task__in=visible(user)) if settings.VISIBLE_TASKS else asked
 
 

@@ -2,16 +2,17 @@
 "use strict";
 
 (() => {
-  const token = () => document.cookie.split("; ").find((each) => each.startsWith("csrftoken="))?.slice("csrftoken=".length);
+  const place = document.getElementById("api");
 
   window.SwaggerUIBundle({
-    url: document.getElementById("api").dataset.schema,
-    domNode: document.getElementById("api"),
+    url: place.dataset.schema,
+    domNode: place,
     deepLinking: true,
+    defaultModelsExpandDepth: -1,
     validatorUrl: null,
     requestInterceptor: (request) => {
-      if (!["GET", "HEAD"].includes((request.method || "GET").toUpperCase()) && token()) {
-        request.headers["X-CSRFToken"] = token();
+      if (!["GET", "HEAD"].includes((request.method || "GET").toUpperCase())) {
+        request.headers["X-CSRFToken"] = place.dataset.token;
       }
       return request;
     },
