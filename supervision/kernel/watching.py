@@ -2,7 +2,7 @@
 
 Whoever waits holds a shared advisory lock that stands for the task and LISTENs. A change that a client could act on (it
 raises the generation) finds by that lock, in memory, that somebody waits, and only then notifies: a trigger of
-migration 0004. What has no session that lasts (a transaction-pooling proxy) is served by the slow poll.
+migration 0005. What has no session that lasts (a transaction-pooling proxy) is served by the slow poll.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from django.db import migrations, models
 
-SQL = Path(__file__).parent / "sql" / "0004_watchers.sql"
+SQL = Path(__file__).parent / "sql" / "0005_watchers.sql"
 
 
 class Migration(migrations.Migration):
-    dependencies = [("supervision", "0003_guards")]
+    dependencies = [("supervision", "0004_limits")]
     operations = [
         migrations.AddIndex(
             model_name="task",
