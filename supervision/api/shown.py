@@ -73,7 +73,7 @@ class TaskDetailSerializer(TaskSerializer):
     queue = serializers.CharField()
     priority = serializers.IntegerField()
     arguments = serializers.JSONField(source="masked_arguments")
-    decisions = serializers.JSONField(source="locked_decisions")
+    decisions = serializers.JSONField(source="locked_decisions", allow_null=True, help_text="For the staff; else null.")
     result = serializers.JSONField(allow_null=True)
     failure = serializers.CharField()
     next = serializers.SerializerMethodField(help_text="What happens next, for people.")
@@ -92,17 +92,34 @@ class TaskDetailSerializer(TaskSerializer):
         return verbs.possible(task)
 
 
+_MACHINES = frozenset({"task_taken", "task_parked", "task_checkpointed", "children_ended"})
+"""Events whose actor is a worker, not a person."""
+_FOR_ALL = ("message", "reason", "note")
+"""What of a payload is meant for people; results of steps, tracebacks and hosts are the staff's to read."""
+
+
 class EntrySerializer(serializers.Serializer[Any]):
+    """An entry, for the staff whole. ``is_overseer`` in the context says who reads."""
+
     number = serializers.IntegerField(source="sequence_num")
     event = serializers.CharField()
     label = serializers.SerializerMethodField(help_text="The event, for people.")  # type: ignore[assignment]
     name = serializers.CharField(help_text="Of the step, question or signal, where the event has one.")
-    payload = serializers.JSONField()
-    actor = serializers.CharField(source="actor_ref")
+    payload = serializers.DictField(
+        child=serializers.JSONField(), help_text="Of its owner’s log: message, reason and note, where there are any."
+    )
+    actor = serializers.CharField(source="actor_ref", help_text="Who did it; empty for workers.")
     at = serializers.DateTimeField(source="created_at")
 
     def get_label(self, entry: Any) -> str:
         return wording.event(entry.event)
+
+    def to_representation(self, instance: Any) -> dict[str, Any]:
+        shown = super().to_representation(instance)
+        if not self.context.get("is_overseer"):
+            shown["payload"] = {name: shown["payload"][name] for name in _FOR_ALL if name in shown["payload"]}
+            shown["actor"] = "" if instance.event in _MACHINES else shown["actor"]
+        return shown
 
 
 class LogSerializer(serializers.Serializer[Any]):

@@ -24,6 +24,8 @@ from supervision.kernel import entitlement, log, questions, sight, signals_in, s
 from supervision.kernel.models import Question
 
 _BIGGEST_PAGE = 200
+_PAGE = page_of("QuestionPage", QuestionSerializer)
+_PARAMETERS = [OpenApiParameter("status", str, enum=Question.Status.values), *CURSOR]
 
 
 class NewAnswer(Strict):
@@ -40,8 +42,8 @@ class NewSignal(Strict):
 class QuestionsView(ApiView):
     @route(
         "questions_list",
-        parameters=[OpenApiParameter("status", str, enum=Question.Status.values), *CURSOR],
-        responses=answers(page_of("QuestionPage", QuestionSerializer), 400),
+        parameters=_PARAMETERS,
+        responses=answers(_PAGE, 400),
     )
     def get(self, request: Request) -> Response:
         """The questions of your tasks, and those that you may answer; newest first."""
@@ -51,8 +53,8 @@ class QuestionsView(ApiView):
 class TaskQuestionsView(ApiView):
     @route(
         "tasks_questions",
-        parameters=[OpenApiParameter("status", str, enum=Question.Status.values), *CURSOR],
-        responses=answers(page_of("TaskQuestionPage", QuestionSerializer), 400, 404),
+        parameters=_PARAMETERS,
+        responses=answers(_PAGE, 400, 404),
     )
     def get(self, request: Request, pk: str) -> Response:
         """The questions of one task; newest first."""
@@ -122,7 +124,8 @@ class LogView(ApiView):
         query = given_query(request, "before", "size")
         before = whole(query["before"], "before", least=1, most=2**62) if "before" in query else None
         size = whole(query["size"], "size", least=1, most=_BIGGEST_PAGE) if "size" in query else None
-        return Response(LogSerializer(log.page(task.pk, before=before, size=size)).data)
+        context = {"is_overseer": sight.is_overseer(request.user)}
+        return Response(LogSerializer(log.page(task.pk, before=before, size=size), context=context).data)
 
 
 def _page(view: ApiView, request: Request, rows: Any) -> Response:

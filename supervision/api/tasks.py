@@ -115,6 +115,8 @@ def detail(user: Any, task: Task) -> dict[str, Any]:
     pending = Question.objects.using(settings.DATABASE).filter(task_id=task.pk).pending().count()
     task.needs_answer = pending > 0  # type: ignore[attr-defined]
     data = dict(TaskDetailSerializer(task, context={"pending": pending}).data)
+    if not sight.is_overseer(user):
+        data["decisions"] = None
     data["can"] = [name for name in data["can"] if sight.may(user, verbs.VERBS[name].codename, task)]
     return data
 

@@ -1,5 +1,6 @@
 """The API's addresses, for one ``include()``. Ids are any text, so that no form of one is told from another."""
 
+from django.db import transaction
 from django.urls import path, re_path
 
 from supervision.api import acting, openapi, pointers, talking, tasks
@@ -9,7 +10,8 @@ app_name = "supervision_api"
 
 urlpatterns = [
     path("tasks/", tasks.TasksView.as_view(), name="tasks"),
-    path("tasks/<str:pk>/", tasks.TaskView.as_view(), name="task"),
+    # A request that waits must not keep a transaction open, whatever ATOMIC_REQUESTS says.
+    path("tasks/<str:pk>/", transaction.non_atomic_requests(tasks.TaskView.as_view()), name="task"),
     path("tasks/<str:pk>/log/", talking.LogView.as_view(), name="log"),
     path("tasks/<str:pk>/questions/", talking.TaskQuestionsView.as_view(), name="task_questions"),
     path("tasks/<str:pk>/signals/", talking.SignalsView.as_view(), name="signals"),

@@ -164,6 +164,20 @@ def test_the_log_is_honest_about_what_it_withholds(ann: Caller) -> None:
         problem(ann.get(f"tasks/{task.pk}/log/", **bad), 400, *bad)
 
 
+def test_the_staff_read_the_whole_log_and_owners_what_is_meant_for_people(ann: Caller) -> None:
+    task = asked(ann)
+    lifecycle.pause(task.pk, by=ann.user, note="a moment")
+    viewer = Caller(person("viewer", "view_task"))
+    hers, theirs = (caller.get(f"tasks/{task.pk}/log/").json()["entries"] for caller in (ann, viewer))
+    assert [each["event"] for each in hers] == [each["event"] for each in theirs]
+    taken = next(at for at, each in enumerate(hers) if each["event"] == "task_taken")
+    assert theirs[taken]["actor"]
+    assert (hers[taken]["payload"], hers[taken]["actor"]) == ({}, "")
+    assert (hers[-1]["payload"], hers[-1]["actor"]) == ({"note": "a moment"}, "ann")
+    assert ann.get(f"tasks/{task.pk}/").json()["decisions"] is None
+    assert viewer.get(f"tasks/{task.pk}/").json()["decisions"] == {}
+
+
 # --- starting
 
 

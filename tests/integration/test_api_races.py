@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +15,7 @@ from django.test import override_settings
 
 from supervision.engines import start
 from supervision.engines.pipelines.models import Pointer
-from supervision.kernel import lifecycle, questions, watching
+from supervision.kernel import lease, lifecycle, questions, watching
 from supervision.kernel.models import Question, Task
 from supervision.testing import run_until_idle
 from tests.integration import rows
@@ -107,6 +108,48 @@ def test_a_volley_of_requests_gets_no_more_than_the_rate(transactional_db: None)
     with ThreadPoolExecutor(12) as threads:
         told = list(threads.map(lambda _n: in_thread(lambda: caller.get("tasks/").status_code), range(24)))
     assert sorted(told) == [200] * 5 + [429] * 19
+
+
+def test_a_page_of_the_log_is_exact_while_entries_are_written(threads: ThreadPoolExecutor) -> None:
+    ann = customer("ann")
+    running = rows.running(owner=ann)
+    caller = Caller(ann)
+    is_over = threading.Event()
+
+    def write() -> None:
+        while not is_over.is_set():
+            lease.checkpoint(running.pk, running.lease)
+
+    writer = threads.submit(in_thread, write)
+    totals = []
+    try:
+        while len(totals) < 50 or totals[-1] < totals[0] + 100:
+            page = caller.get(f"tasks/{running.pk}/log/", size=20).json()
+            numbers = [each["number"] for each in page["entries"]]
+            assert numbers == list(range(numbers[0], page["total_count"] + 1))
+            assert page["total_count"] == page["returned_count"] + page["withheld_count"]
+            totals.append(page["total_count"])
+    finally:
+        is_over.set()
+        writer.result(15)
+    assert totals == sorted(totals)
+
+
+def test_all_of_it_works_inside_of_one_transaction_a_request(
+    threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    ann = customer("ann")
+    pk = rows.due(owner=ann)
+    caller = Caller(ann)
+    request = begun(threads, Caller(ann), pk, 1)
+    assert caller.post(f"tasks/{pk}/pause/", {"expected_generation": 1}).status_code == 200
+    assert request.result(15).json()["generation"] == 2
+    stale = caller.post(f"tasks/{pk}/cancel/", {"expected_generation": 1})
+    assert (stale.status_code, stale.json()["current"]["generation"]) == (409, 2)
+    assert caller.post(f"tasks/{pk}/signals/", {"name": ""}).status_code == 400
+    assert caller.post("tasks/", {"body": "api.wait"}).status_code == 201
+    assert Task.objects.count() == 2
 
 
 # --- waiting for a change
