@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import Case, F, JSONField, Value, When
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from supervision import wording
 from supervision.engines import registry, verbs
+from supervision.errors import UnknownBody
 from supervision.kernel import masking
 from supervision.kernel.models import Question, Task
 from supervision.kernel.states import DEAD_LETTER_REASONS, State, first_word
@@ -194,5 +196,16 @@ def secrets_of(task: Task) -> list[str]:
 
 
 def label_of(body: str) -> str:
-    known = {each.name: each.label for each in registry.bodies()}
-    return known.get(body, body)
+    """The body's label; its name, where this process doesn't know it."""
+    try:
+        return registry.get(body).label
+    except UnknownBody:
+        return body
+
+
+def where_secret(path: str = "") -> Case:
+    """The arguments of tasks that have secrets, to mask those; None for the others, so that lists stay light."""
+    return Case(
+        When(**{f"{path}sensitive": []}, then=Value(None, JSONField())), default=F(f"{path}arguments"),
+        output_field=JSONField(),
+    )  # fmt: skip
