@@ -1,4 +1,4 @@
-"""The tick: reap and expire. Finds ids without locks, then one short transaction a task; needs no leader."""
+"""The tick: reap, expire, and make tasks of timers that are due. Finds ids without locks, then one short transaction a task; needs no leader."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from supervision.conf import settings
+from supervision.engines.machines import machine, timers
 from supervision.errors import Busy, Refused, TaskNotFound
 from supervision.kernel import lifecycle, reaping
 from supervision.kernel.identity import host_identity
@@ -23,6 +24,7 @@ class Swept:
 
     reaped: int = 0
     expired: int = 0
+    timed: int = 0
 
 
 def tick(*, children: Collection[int] = ()) -> Swept:
@@ -44,7 +46,14 @@ def tick(*, children: Collection[int] = ()) -> Swept:
     return Swept(
         reaped=reaping.reap_gone(host_identity(), but_not=children) + _each(list(orphaned), reaping.reap),
         expired=_each(dict.fromkeys([*overdue, *unanswered]), lifecycle.expire),
+        timed=timers.sweep(machine.machines(), batch),
     )
+
+
+def adopt() -> int:
+    """Sets the timers of machines whose rows came into a timed state unseen. Looks through tables of the host, so it is
+    for once a minute."""
+    return timers.adopt(machine.machines(), settings.TICK_BATCH)
 
 
 def _each(task_ids: Iterable[UUID], verb: Callable[[UUID], Any]) -> int:
