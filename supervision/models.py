@@ -4,12 +4,12 @@ from supervision.engines.machines.models import MachineEvent, Standing, Timer
 from supervision.engines.pipelines.models import Pointer, Visit
 from supervision.kernel.clusters import Cluster
 from supervision.kernel.holds import Hold
-from supervision.kernel.models import Erasure, Heartbeat, LogEntry, Question, Signal, Task, Tombstone
+from supervision.kernel.models import Erasure, Heartbeat, LogEntry, Question, Signal, Start, Task, Tombstone
 from supervision.kernel.notices import Notice
 from supervision.kernel.votes import Vote
 from supervision.worker.schedules import SupervisedSchedule
 
 __all__ = [
     "Cluster", "Erasure", "Heartbeat", "Hold", "LogEntry", "MachineEvent", "Notice", "Pointer", "Question", "Signal",
-    "Standing", "SupervisedSchedule", "Task", "Timer", "Tombstone", "Visit", "Vote",
+    "Standing", "Start", "SupervisedSchedule", "Task", "Timer", "Tombstone", "Visit", "Vote",
 ]  # fmt: skip

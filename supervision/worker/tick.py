@@ -1,4 +1,5 @@
-"""The tick: reap, expire, and make tasks of timers that are due. Finds ids without locks, then one short transaction a task; needs no leader."""
+"""The tick: reap, expire, give free slots away, and make tasks of due timers. Finds ids without locks, then one short
+transaction a task; needs no leader."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from supervision.errors import Busy, Refused, TaskNotFound
 from supervision.kernel import lifecycle, reaping
 from supervision.kernel.identity import host_identity
 from supervision.kernel.models import Question, Task
+from supervision.worker import slots
 
 logger = logging.getLogger("supervision.worker")
 
@@ -24,7 +26,10 @@ class Swept:
 
     reaped: int = 0
     expired: int = 0
+    woken: int = 0
+    """Tasks that waited for a slot which nobody gave them."""
     timed: int = 0
+    """Timers of machines that became tasks."""
 
 
 def tick(*, children: Collection[int] = ()) -> Swept:
@@ -46,6 +51,7 @@ def tick(*, children: Collection[int] = ()) -> Swept:
     return Swept(
         reaped=reaping.reap_gone(host_identity(), but_not=children) + _each(list(orphaned), reaping.reap),
         expired=_each(dict.fromkeys([*overdue, *unanswered]), lifecycle.expire),
+        woken=slots.sweep(),
         timed=timers.sweep(machine.machines(), batch),
     )
 

@@ -32,8 +32,8 @@ def start_demo(start_cluster: StartCluster, *arguments: str) -> Cluster:
 
 
 def wait_for_workers(demo: Cluster) -> None:
-    """Wait until the demo, and the six processes of its cluster, are there."""
-    wait_for(lambda: len(demo.alive()) == 7, "the workers are there", 20)
+    """Wait until the demo, its training service and the six processes of its cluster are there."""
+    wait_for(lambda: len(demo.alive()) == 8, "the workers are there", 20)
 
 
 def server_of(data: Path) -> int:

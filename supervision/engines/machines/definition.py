@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from django import forms
+from django.utils.functional import Promise
 
 from supervision.engines.machines.errors import InvalidMachine
 
@@ -27,8 +28,8 @@ class Transition:
     ``source`` is a state, a list of them, or ``"*"``: every state but the target. Of several rows for one state and
     event the first whose guard says yes is taken; what is written for a state comes before what is written for ``"*"``.
 
-    ``guard``, ``action`` and ``after_commit`` are called with the row, or the pointer's subject; one that takes a second
-    argument gets the ``Event``.
+    ``guard``, ``action`` and ``after_commit`` are called with the row, or the pointer's subject; one that takes a
+    second argument gets the ``Event``.
 
     >>> Transition("fulfillment_queued", "CANCEL_REQUESTED", "canceled", guard=is_unshipped, action=release_stock)
     """
@@ -50,8 +51,16 @@ class Transition:
     asks for the permission to change the row."""
     form: type[forms.Form] | None = field(default=None, kw_only=True)
     """What a person fills in; its values are the payload."""
-    label: str = field(default="", kw_only=True)
+    label: str | Promise = field(default="", kw_only=True)
     """On its button. Default: the event in plain letters."""
+
+    def __post_init__(self) -> None:
+        """Members of TextChoices become the plain texts that they are."""
+        source: Any = self.source
+        is_several = isinstance(source, list | tuple | set | frozenset)
+        object.__setattr__(self, "source", tuple(map(_plain, source)) if is_several else _plain(source))
+        object.__setattr__(self, "event", _plain(self.event))
+        object.__setattr__(self, "target", _plain(self.target))
 
     @property
     def text(self) -> str:
@@ -73,8 +82,9 @@ class Table:
         faults = list(_faults(self))
         if faults:
             raise InvalidMachine(self.name, faults)
-        object.__setattr__(self, "on_enter", MappingProxyType(dict(self.on_enter)))
-        object.__setattr__(self, "on_exit", MappingProxyType(dict(self.on_exit)))
+        object.__setattr__(self, "initial", tuple(map(_plain, self.initial)))
+        for role, hooks in (("on_enter", self.on_enter), ("on_exit", self.on_exit)):
+            object.__setattr__(self, role, MappingProxyType({_plain(state): hook for state, hook in hooks.items()}))
 
     @cached_property
     def states(self) -> tuple[str, ...]:
@@ -111,6 +121,10 @@ class Table:
     @cached_property
     def timed_states(self) -> tuple[str, ...]:
         return tuple(state for state in self.states if self.timers(state))
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, str) else value
 
 
 def takes_event(function: Hook) -> bool:
@@ -166,10 +180,14 @@ def _name_faults(name: Any) -> Iterator[str]:
 def _transition_faults(each: Any) -> Iterator[str]:
     if not isinstance(each, Transition):
         yield f"it must be a Transition, not {type(each).__name__}"
-        return
+    else:
+        yield from _row_of_table_faults(each)
+
+
+def _row_of_table_faults(each: Transition) -> Iterator[str]:
     source: Any = each.source
     if source != ANY:
-        if not isinstance(source, str) and (not isinstance(source, list | tuple | set | frozenset) or not source):
+        if not isinstance(source, str) and (not isinstance(source, tuple) or not source):
             yield f"source must be a state, a list of states or '*', not {source!r}"
             return
         yield from (f"source {fault}" for state in _sources(each) for fault in _name_faults(state))
@@ -185,8 +203,9 @@ def _transition_faults(each: Any) -> Iterator[str]:
         yield f"permission {permission!r} must be like 'shop.refund_order'"
     elif permission is not None and not isinstance(permission, str) and not callable(permission):
         yield f"permission must be a text or a function, not {permission!r}"
-    if each.form is not None and not (isinstance(each.form, type) and issubclass(each.form, forms.Form)):
-        yield f"form must be a Django form, not {each.form!r}"
+    form: Any = each.form
+    if form is not None and not (isinstance(form, type) and issubclass(form, forms.Form)):
+        yield f"form must be a Django form, not {form!r}"
 
 
 def _function_faults(role: str, function: Any) -> Iterator[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from django.utils.translation import gettext as _
 
@@ -33,11 +32,13 @@ class EventRefused(SupervisionError):
 
     words = ""
 
-    def __init__(self, machine: str, subject: str, state: str, event: str, allowed: Sequence[str]) -> None:
+    def __init__(self, machine: str, subject: str, state: str, event: str, allowed: Iterable[str]) -> None:
         self.machine, self.subject, self.state, self.event = machine, subject, state, event
         self.allowed = list(allowed)
         said = self._said() % {"subject": f"{machine} {subject}", "state": state, "event": event}
-        super().__init__(f"{said} {_('Allowed now: %(events)s.') % {'events': ', '.join(allowed) or _('nothing')}}")
+        super().__init__(
+            f"{said} {_('Allowed now: %(events)s.') % {'events': ', '.join(self.allowed) or _('nothing')}}"
+        )
 
     def _said(self) -> str:
         raise NotImplementedError
@@ -109,7 +110,7 @@ class WrongDatabase(SupervisionError):
     def __init__(self, machine: str, alias: str, database: str) -> None:
         super().__init__(
             f"The machine {machine!r} can't move a row of the database {alias!r}: row, history and tasks change in one "
-            f"transaction, and supervision's tables are in {database!r}. Move the model there, or SUPERVISION['DATABASE']."
+            f"transaction, and supervision's are in {database!r}. Move the model there, or SUPERVISION['DATABASE']."
         )
 
 

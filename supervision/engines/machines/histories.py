@@ -54,10 +54,10 @@ def counts(machine: Machine, rows: models.QuerySet[Any] | None = None) -> dict[s
     return dict(found.order_by().values_list(machine.field.name).annotate(n=Count("*")))
 
 
-def written_elsewhere(machine: Machine) -> models.QuerySet[Any]:
+def written_elsewhere(machine: Machine) -> Any:
     """Rows whose field isn't where their history ends: written by ``QuerySet.update``, SQL, or an unprotected save."""
-    assert machine.model is not None
-    assert machine.field is not None
+    if machine.model is None or machine.field is None:
+        return Standing.objects.none()
     standing = Standing.objects.filter(machine=machine.name, subject=Cast(OuterRef("pk"), CharField()))
     rows = machine.model._base_manager.using(settings.DATABASE)
     recorded = rows.annotate(_recorded=Subquery(standing.values("state")[:1])).filter(_recorded__isnull=False)
@@ -72,7 +72,7 @@ def prune(machine: str, subject: str) -> int:
         Standing.objects.using(settings.DATABASE).filter(pk=standing.pk).update(is_leaving=True)
         _raw_delete(Timer.objects, standing)
         _raw_delete(MachineEvent.objects, standing)
-        Standing.objects.using(settings.DATABASE).filter(pk=standing.pk)._raw_delete(settings.DATABASE)  # type: ignore[attr-defined]
+        Standing.objects.using(settings.DATABASE).filter(pk=standing.pk)._raw_delete(settings.DATABASE)
     return standing.generation
 
 

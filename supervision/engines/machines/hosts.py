@@ -57,9 +57,12 @@ class RowHost:
             self._refuse_elsewhere(router.db_for_write(concrete, instance=subject))  # type: ignore[arg-type]
             return storable.name(str(subject.pk), place="subject")
         try:
-            return storable.name(str(self.model._meta.pk.to_python(subject)), place="subject")
+            key = self.model._meta.pk.to_python(subject)
         except ValidationError:
-            raise SubjectNotFound(self.machine, subject) from None
+            key = None
+        if key is None:
+            raise SubjectNotFound(self.machine, subject)
+        return storable.name(str(key), place="subject")
 
     def lock(self, key: str) -> Any:
         return self._found(key, self._rows().select_for_update(no_key=True, of=self.of))

@@ -8,9 +8,11 @@ from typing import Any
 
 from django.db import models
 from django.db.models.signals import post_save
+from django.utils.functional import Promise
 
 from supervision.conf import settings
 from supervision.engines import registry
+from supervision.engines.bodies import BodyEngine
 from supervision.engines.machines import sending, timers
 from supervision.engines.machines.definition import Hook, Table, Transition
 from supervision.engines.machines.errors import InvalidMachine, UnknownMachine
@@ -19,7 +21,6 @@ from supervision.engines.machines.models import MachineEvent, Standing
 from supervision.engines.machines.protection import protect
 from supervision.engines.machines.sending import Sent
 from supervision.engines.registry import Body
-from supervision.engines.bodies import BodyEngine
 from supervision.kernel.transition import committing
 
 
@@ -51,14 +52,14 @@ class Machine:
         on_enter: Mapping[str, Hook] | None = None,
         on_exit: Mapping[str, Hook] | None = None,
         protected: bool = True,
-        label: str = "",
+        label: str | Promise = "",
     ) -> None:
         column = field_of(model, field) if isinstance(model, type) and isinstance(field, str) else None
         begun = (initial,) if isinstance(initial, str) else tuple(initial)
         if not begun and column is not None and isinstance(column.default, str):
             begun = (str(column.default),)
         self.table = Table(name, begun, tuple(transitions), on_enter or {}, on_exit or {})
-        self.label = str(label or name)
+        self.label = label or name
         self.model = model
         self.field = column
         self.body = f"machine:{name}"
@@ -66,13 +67,7 @@ class Machine:
         self._undo: list[Callable[[], Any]] = []
         self.host: Host = PointerHost(name, begun[0])
         if model is not None:
-            faults = list(field_faults(model, field, self.table))
-            faults += [f"the machine {each.name!r} moves that field already" for each in of_model(model)
-                       if not faults and each.field is column]  # fmt: skip
-            if faults:
-                raise InvalidMachine(name, faults)
-            assert column is not None
-            self.host = RowHost(name, model, column)
+            self.host = self._on_rows(model, field, column)
         _register(self)
         if column is not None:
             self._attach(column, protected=protected)
@@ -163,6 +158,17 @@ class Machine:
 
     # --- wiring
 
+    def _on_rows(self, model: type[models.Model], name: str, column: models.Field[Any, Any] | None) -> RowHost:
+        faults = list(field_faults(model, name, self.table))
+        if faults or column is None:
+            raise InvalidMachine(self.name, faults)
+        for other in of_model(model):
+            if other.field is column:
+                raise InvalidMachine(
+                    self.name, [f"the machine {other.name!r} moves {model._meta.label}.{name} already"]
+                )
+        return RowHost(self.name, model, column)
+
     def _attach(self, column: models.Field[Any, Any], *, protected: bool) -> None:
         if protected:
             self._undo.append(protect(self.name, column.model, column))
@@ -220,8 +226,9 @@ def _register(machine: Machine) -> None:
 
 
 def _started(machine: Machine, sender: Any, instance: Any, created: bool, raw: bool, using: str, **_kw: Any) -> None:
-    """A new row begins in a state with timers."""
-    assert machine.field is not None
-    is_ours = created and not raw and using == settings.DATABASE and isinstance(instance, machine.field.model)
-    if is_ours and getattr(instance, machine.field.attname) in machine.table.timed_states:
+    """A new row begins, perhaps in a state with timers."""
+    column = machine.field
+    if column is None or not created or raw or using != settings.DATABASE or not isinstance(instance, column.model):
+        return
+    if getattr(instance, column.attname) in machine.table.timed_states:
         machine.begin(instance)

@@ -20,8 +20,8 @@ class StandingQuerySet(models.QuerySet["Standing"]):
 
 
 class Standing(models.Model):
-    """One row for each (machine, subject), from its first event on. Of a machine without a model it is the state; of one
-    with a model it is what the history says, and the row's own field is the state."""
+    """One row for each (machine, subject), from its first event on. Of a machine without a model it is the state; of
+    one with a model it is what the history says, and the row's own field is the state."""
 
     machine = models.CharField(_("machine"), max_length=100)
     subject = models.CharField(_("subject"), max_length=200)

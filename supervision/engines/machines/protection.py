@@ -32,12 +32,12 @@ def protect(machine: str, model: type[models.Model], field: models.Field[Any, An
             refresh(self, *args, **kwargs)
 
     setattr(model, field.attname, _Protected(field, machine))
-    field.pre_save = saved  # type: ignore[method-assign]
+    vars(field)["pre_save"] = saved
     model.refresh_from_db = refresh_from_db  # type: ignore[method-assign]
 
     def undo() -> None:
         setattr(model, field.attname, read)
-        del field.pre_save
+        del vars(field)["pre_save"]
         model.refresh_from_db = refresh  # type: ignore[method-assign]
 
     return undo
@@ -62,7 +62,7 @@ class _Protected(DeferredAttribute):
     """Lets through what makes an object (its first value), what loads it anew, and the value that it has."""
 
     def __init__(self, field: models.Field[Any, Any], machine: str) -> None:
-        super().__init__(field)  # type: ignore[call-arg, arg-type]
+        super().__init__(field)
         self._machine = machine
 
     def __set__(self, row: models.Model, value: Any) -> None:

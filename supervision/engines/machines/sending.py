@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.db import OperationalError, models, transaction
@@ -105,7 +104,7 @@ def _move(machine: Machine, row: Any, standing: Standing, sent: Sent) -> Machine
         call(machine.table.on_exit.get(state), row, event)
     call(transition.action, row, event)
     entry = MachineEvent(
-        event=sent.name, source=state, target=transition.target, payload=sent.payload, note=sent.note,
+        event=sent.name, source=state, target=transition.target, payload=sent.payload, note=storable.text(sent.note),
         idempotency_key=sent.idempotency_key, actor_ref=actor_ref(sent.actor), is_timed=sent.timer is not None,
     )  # fmt: skip
     if not _append(standing, entry, changed=is_left):
@@ -114,9 +113,7 @@ def _move(machine: Machine, row: Any, standing: Standing, sent: Sent) -> Machine
     timers.arm(machine, standing, entered=is_left, fired=sent.timer)
     if is_left:
         call(machine.table.on_enter.get(transition.target), row, event)
-    if transition.after_commit is not None:
-        hook = partial(call, transition.after_commit, row, event)
-        transaction.on_commit(hook, using=settings.DATABASE, robust=True)
+    _after_commit(transition, row, event)
     _announce(machine, standing, entry)
     return entry
 
@@ -240,12 +237,25 @@ def _append(standing: Standing, entry: MachineEvent, *, changed: bool) -> bool:
     return True
 
 
+def _after_commit(transition: Transition, row: Any, event: Event) -> None:
+    """Robust: the event has happened, whatever becomes of this."""
+
+    def after_commit() -> None:  # no partial: Django names it in its log
+        call(transition.after_commit, row, event)
+
+    if transition.after_commit is not None:
+        transaction.on_commit(after_commit, using=settings.DATABASE, robust=True)
+
+
 def _announce(machine: Machine, standing: Standing, entry: MachineEvent) -> None:
     """Tells Django's receivers, after the (outermost) commit. Never fails the event."""
     facts: Mapping[str, Any] = {
         "machine": machine.name, "subject": standing.subject, "event": entry.event, "source": entry.source,
         "target": entry.target, "sequence_num": entry.sequence_num,
     }  # fmt: skip
+
+    def tell() -> None:
+        signals.machine_moved.send_robust(sender=Standing, **facts)
+
     if signals.machine_moved.receivers:
-        tell = partial(signals.machine_moved.send_robust, sender=Standing, **facts)
         transaction.on_commit(tell, using=settings.DATABASE, robust=True)

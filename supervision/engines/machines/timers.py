@@ -1,7 +1,8 @@
 """Timed transitions: timers of a state, set when it is entered and deleted when it is left.
 
-The tick makes a supervised task of each timer that is due; a worker sends its event in an atomic step. So nothing holds
-a worker meanwhile, an action runs where actions may be slow or fail, and a failure is retried and ends as a dead letter.
+The tick makes a supervised task of each timer that is due; a worker sends its event in an atomic step. So nothing
+holds a worker meanwhile, an action runs where it may be slow or fail, and a failure is retried and ends as a dead
+letter.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def arm(machine: Machine, standing: Standing, *, entered: bool, fired: int | Non
         mine.delete()
         mine.bulk_create(_timer(standing, event, Now() + timedelta(seconds=s)) for event, s in wanted.items())
     else:
-        mine.filter(pk=fired).delete()
+        if fired is not None:
+            mine.filter(pk=fired).delete()
         if standing.armed == wanted:
             return
         _rearm(mine, standing, wanted)
