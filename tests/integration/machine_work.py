@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from django.contrib.contenttypes.models import ContentType
 from django.db import connection, models
 
 from supervision.engines.machines import machine
@@ -78,6 +79,7 @@ class Odd(models.Model):
 @contextmanager
 def tables() -> Iterator[None]:
     """The models' tables."""
+    ContentType.objects.clear_cache()  # of these models each test makes its own
     with connection.schema_editor() as editor:
         for model in (Ticket, Urgent, Key):
             editor.create_model(model)
