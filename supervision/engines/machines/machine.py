@@ -32,7 +32,7 @@ class Machine:
     function) are called when a state is left and entered, not by a transition that leads to itself.
 
     ``protected`` (default) refuses to assign the field, and keeps ``save()`` from writing it; ``QuerySet.update``,
-    ``bulk_update`` and SQL can't be kept from it: the check ``supervision.W006`` finds what they did.
+    ``bulk_update`` and SQL can't be kept from it: the check ``supervision.W011`` finds what they did.
 
     >>> orders = Machine("order", model=Order, field="state", transitions=[
     ...     Transition("pending", "PAYMENT_AUTHORIZED", "paid"),
