@@ -46,6 +46,7 @@ class Migration(migrations.Migration):
                 "db_table": "supervision_standing",
                 "ordering": ("machine", "subject"),
                 "default_permissions": ("view",),
+                "permissions": (("send_event", "Can send events to machines without a model"),),
                 "constraints": [
                     models.UniqueConstraint(fields=("machine", "subject"), name="supervision_standing_one")
                 ],

@@ -46,6 +46,7 @@ class Standing(models.Model):
         verbose_name_plural = _("machines")
         ordering = ("machine", "subject")
         default_permissions = ("view",)
+        permissions = (("send_event", _("Can send events to machines without a model")),)
         constraints = (UniqueConstraint(fields=("machine", "subject"), name="supervision_standing_one"),)
         # No index on what a move writes: the row stays hot (HOT).
 
