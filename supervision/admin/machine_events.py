@@ -113,7 +113,10 @@ def event_view(model_admin: admin.ModelAdmin[Any], request: HttpRequest, place: 
         "event": transition.text,
         "form": form,
         "source": state_label(place.machine, place.state),
-        "target": state_label(place.machine, transition.target),
+        "targets": [
+            state_label(place.machine, state)
+            for state in dict.fromkeys(each.target for each in place.machine.table.rows[place.state, event])
+        ],
         "is_self": transition.target == place.state,
         "generation": request.POST.get("generation") or (standing.generation if standing else 0),
         "longest_note": LONGEST_NOTE,

@@ -15,7 +15,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from supervision import diagrams
 from supervision.admin import machine_events
@@ -31,12 +31,27 @@ from supervision.engines.machines.models import Standing
 from supervision.engines.machines.picture import graph_of
 
 
+class MachineFilter(admin.SimpleListFilter):
+    """The machines of this code, and the chosen one: no look through the table."""
+
+    title = gettext_lazy("machine")
+    parameter_name = "machine"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        labels = {name: each.label for name, each in registered.machines().items()}
+        chosen = request.GET.get(self.parameter_name)
+        return list({**({chosen: chosen} if chosen else {}), **labels}.items())
+
+    def queryset(self, request: HttpRequest, standings: Any) -> Any:
+        return standings if self.value() is None else standings.filter(machine=self.value())
+
+
 class StandingAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Where every subject stands. The stock forms are closed."""
 
     list_display = ("subject_and_machine", "state_in_words", "event_count", "since_when")
     list_display_links = None
-    list_filter = (("machine", admin.AllValuesFieldListFilter),)
+    list_filter = (MachineFilter,)
     list_per_page = 50
     list_max_show_all = 0
     show_full_result_count = False
@@ -76,8 +91,8 @@ class StandingAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return format_html('<span class="sv-at">{}</span>', label)
 
     @admin.display(description=gettext_lazy("events"))
-    def event_count(self, standing: Standing) -> int:
-        return standing.generation
+    def event_count(self, standing: Standing) -> str:
+        return ngettext("%(n)s event", "%(n)s events", standing.generation) % {"n": f"{standing.generation:,}"}
 
     @admin.display(description=gettext_lazy("since"))
     def since_when(self, standing: Standing) -> Any:
