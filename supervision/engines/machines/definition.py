@@ -79,12 +79,12 @@ class Table:
     on_exit: Mapping[str, Hook] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        faults = list(_faults(self))
-        if faults:
-            raise InvalidMachine(self.name, faults)
         object.__setattr__(self, "initial", tuple(map(_plain, self.initial)))
         for role, hooks in (("on_enter", self.on_enter), ("on_exit", self.on_exit)):
             object.__setattr__(self, role, MappingProxyType({_plain(state): hook for state, hook in hooks.items()}))
+        faults = list(_faults(self))
+        if faults:
+            raise InvalidMachine(self.name, faults)
 
     @cached_property
     def states(self) -> tuple[str, ...]:
