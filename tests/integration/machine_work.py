@@ -48,6 +48,7 @@ class Seen(Ticket):
 class Key(models.Model):
     id = models.UUIDField(primary_key=True)
     state = models.CharField(max_length=20, default="new")
+    kind = models.CharField(max_length=20, db_default="plain")
     objects: ClassVar[models.Manager[Any]] = models.Manager()
 
     class Meta:

@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from supervision.engines import Machine, Transition, retry
 from supervision.engines.machines import machine, timers
+from supervision.engines.machines.errors import SubjectBusy
 from supervision.engines.machines.models import MachineEvent, Standing, Timer
 from supervision.kernel import lifecycle
 from supervision.kernel.models import Task
@@ -154,6 +155,22 @@ def test_rows_that_came_unseen_are_adopted() -> None:
     assert adopt() == 1
     assert path("timed", moved.pk) == [("open", "", "new")]
     assert Timer.objects.count() == 6
+
+
+def test_rows_that_somebody_holds_do_not_hold_up_the_tick() -> None:
+    tickets = waiting()
+    Ticket.objects.bulk_create([Ticket() for _ in range(14)])
+    asked: list[float | None] = []
+
+    def busy(key: Any, *, wait: float | None = None) -> None:
+        asked.append(wait)
+        raise SubjectBusy("timed", str(key))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tickets, "begin", busy)
+        assert adopt() == 0
+    assert asked == [0.1] * 10
+    assert adopt() == 14
 
 
 def test_other_times_of_a_deploy_reach_those_that_wait_and_nothing_comes_twice() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum, StrEnum
 from typing import Any
 from uuid import uuid4
 
@@ -187,12 +188,38 @@ def test_the_field_cannot_be_assigned_and_save_leaves_it_alone() -> None:
     stale.refresh_from_db()
     assert stale.state == "open"
     deferred = Ticket.objects.defer("state").get(pk=row.pk)
+    with pytest.raises(ProtectedField):
+        deferred.state = "closed"
     assert deferred.state == "open"
+    deferred.full_clean()
     row.state = "open"  # what it is already: as a form writes it
     Ticket(pk=row.pk, state="closed").save_base(raw=True)
     assert Ticket.objects.get(pk=row.pk).state == "closed", "a fixture is written as it is"
     assert Ticket.objects.create(state="open").state == "open", "a new row may begin anywhere"
     assert Ticket._base_manager.bulk_create([Ticket(state="closed")])[0].state == "closed"
+
+
+def test_a_default_of_the_database_may_come_back() -> None:
+    keys = Machine("turned", model=Key, field="kind", transitions=[Transition("plain", "CUT", "cut")])
+    row = Key.objects.create(pk=uuid4())
+    assert row.kind == "plain"
+    keys.send(row, "CUT")
+    row.refresh_from_db()
+    assert row.kind == "cut"
+
+
+class Word(StrEnum):
+    OPEN = "OPEN"
+
+
+class Mixed(str, Enum):  # noqa: UP042 - whose str() isn't its value
+    NEW = "new"
+
+
+def test_members_of_enumerations_are_their_texts() -> None:
+    tickets = Machine("members", model=Ticket, transitions=[Transition(Mixed.NEW, Word.OPEN, "open")])
+    assert tickets.send(Ticket.objects.create(), Word.OPEN).event == "OPEN"
+    assert tickets.table.states == ("new", "open")
 
 
 def test_an_unprotected_field_is_an_ordinary_one() -> None:

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property
+from enum import Enum
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -58,9 +59,9 @@ class Transition:
         """Members of TextChoices become the plain texts that they are."""
         source: Any = self.source
         is_several = isinstance(source, list | tuple | set | frozenset)
-        object.__setattr__(self, "source", tuple(map(_plain, source)) if is_several else _plain(source))
-        object.__setattr__(self, "event", _plain(self.event))
-        object.__setattr__(self, "target", _plain(self.target))
+        object.__setattr__(self, "source", tuple(map(plain, source)) if is_several else plain(source))
+        object.__setattr__(self, "event", plain(self.event))
+        object.__setattr__(self, "target", plain(self.target))
 
     @property
     def text(self) -> str:
@@ -79,9 +80,9 @@ class Table:
     on_exit: Mapping[str, Hook] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "initial", tuple(map(_plain, self.initial)))
+        object.__setattr__(self, "initial", tuple(map(plain, self.initial)))
         for role, hooks in (("on_enter", self.on_enter), ("on_exit", self.on_exit)):
-            object.__setattr__(self, role, MappingProxyType({_plain(state): hook for state, hook in hooks.items()}))
+            object.__setattr__(self, role, MappingProxyType({plain(state): hook for state, hook in hooks.items()}))
         faults = list(_faults(self))
         if faults:
             raise InvalidMachine(self.name, faults)
@@ -114,19 +115,29 @@ class Table:
 
     def timers(self, state: str) -> dict[str, timedelta]:
         """Event -> how long after the state was entered it comes by itself."""
-        return {
-            event: each.after for event, rows in self.leaving(state).items() for each in rows if each.after is not None
-        }
+        return self._timed.get(state, {})
+
+    @property
+    def timed_states(self) -> tuple[str, ...]:
+        return tuple(self._timed)
 
     @cached_property
-    def timed_states(self) -> tuple[str, ...]:
-        return tuple(state for state in self.states if self.timers(state))
+    def _timed(self) -> dict[str, dict[str, timedelta]]:
+        found: dict[str, dict[str, timedelta]] = {}
+        for (state, event), rows in self.rows.items():
+            for each in rows:
+                if each.after is not None:
+                    found.setdefault(state, {})[event] = each.after
+        return found
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A member of an enumeration of texts as the text that it is; anything else as it is."""
+    value = value.value if isinstance(value, Enum) else value
     return str(value) if isinstance(value, str) else value
 
 
+@lru_cache(maxsize=1024)
 def takes_event(function: Hook) -> bool:
     """Whether a second argument without a default is there for the event."""
     try:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models.signals import post_save
 from django.utils.functional import Promise
@@ -14,7 +15,7 @@ from supervision.conf import settings
 from supervision.engines import registry
 from supervision.engines.bodies import BodyEngine
 from supervision.engines.machines import sending, timers
-from supervision.engines.machines.definition import Hook, Table, Transition
+from supervision.engines.machines.definition import Hook, Table, Transition, plain
 from supervision.engines.machines.errors import InvalidMachine, UnknownMachine
 from supervision.engines.machines.hosts import Host, PointerHost, RowHost, field_faults, field_of
 from supervision.engines.machines.models import MachineEvent, Standing
@@ -56,8 +57,8 @@ class Machine:
     ) -> None:
         column = field_of(model, field) if isinstance(model, type) and isinstance(field, str) else None
         begun = (initial,) if isinstance(initial, str) else tuple(initial)
-        if not begun and column is not None and isinstance(column.default, str):
-            begun = (str(column.default),)
+        if not begun and column is not None:
+            begun = tuple(each for each in (column.default, column.db_default) if isinstance(each, str))[:1]
         self.table = Table(name, begun, tuple(transitions), on_enter or {}, on_exit or {})
         self.label = label or name
         self.model = model
@@ -102,17 +103,18 @@ class Machine:
         Raises InvalidTransition, GuardRejected, NotPermitted, SubjectMoved, SubjectNotFound, SubjectBusy, Tangled,
         WrongDatabase, NotStorable, TooLarge, and what hooks raise.
         """
-        sent = Sent(event, actor, payload, idempotency_key, expected_generation, note)
+        sent = Sent(plain(event), actor, payload, idempotency_key, expected_generation, note)
         return sending.send(self, subject, sent)
 
     def send_timed(self, subject: Any, event: str, timer: int) -> MachineEvent:
         """The event of a timer: for the body of timers. Raises TimerOver, too."""
         return sending.send(self, subject, Sent(event, actor="timer", timer=timer))
 
-    def begin(self, subject: Any) -> Standing:
+    def begin(self, subject: Any, *, wait: float | None = None) -> Standing:
         """Puts the subject's standing down without an event: so its time runs. ``send`` and ``save`` do it themselves;
-        a pointer that should time out before its first event needs it, and so do rows of ``bulk_create`` at once."""
-        with committing("begin"), sending.locked(self, self.host.key(subject)) as (_row, standing):
+        a pointer that should time out before its first event needs it, and so do rows of ``bulk_create`` at once.
+        ``wait`` seconds for its locks at most (default: LOCK_TIMEOUT_SECONDS), then SubjectBusy."""
+        with committing("begin"), sending.locked(self, self.host.key(subject), wait=wait) as (_row, standing):
             timers.arm(self, standing, entered=False)
         return standing
 
@@ -154,7 +156,10 @@ class Machine:
         """An unsaved object that says which row a task is about."""
         if self.model is None:
             return None
-        return self.model(pk=self.model._meta.pk.to_python(key))
+        try:
+            return self.model(pk=self.model._meta.pk.to_python(key))
+        except ValidationError:  # the kind of the key was changed by a deploy
+            return None
 
     # --- wiring
 

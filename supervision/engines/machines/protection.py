@@ -59,7 +59,7 @@ def _is_open(row: models.Model, attname: str) -> bool:
 
 
 class _Protected(DeferredAttribute):
-    """Lets through what makes an object (its first value), what loads it anew, and the value that it has."""
+    """Lets through what makes an object (its first value, a database default's), what loads it, and what it has."""
 
     def __init__(self, field: models.Field[Any, Any], machine: str) -> None:
         super().__init__(field)
@@ -67,9 +67,13 @@ class _Protected(DeferredAttribute):
 
     def __set__(self, row: models.Model, value: Any) -> None:
         name = self.field.attname
-        if name in row.__dict__ and row.__dict__[name] != value and not _is_open(row, name):
+        if not (_is_open(row, name) or self._is_first(row) or row.__dict__.get(name) == value):
             raise ProtectedField(self._machine, type(row).__name__, self.field.name)
         row.__dict__[name] = value
+
+    def _is_first(self, row: models.Model) -> bool:
+        known = row.__dict__.get(self.field.attname)
+        return row._state.adding and (known is None or hasattr(known, "resolve_expression"))
 
 
 class _AsItIs:

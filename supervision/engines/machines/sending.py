@@ -79,10 +79,11 @@ def send(machine: Machine, subject: Any, sent: Sent) -> MachineEvent:
 
 
 @contextmanager
-def locked(machine: Machine, key: str) -> Iterator[tuple[Any, Standing]]:
+def locked(machine: Machine, key: str, *, wait: float | None = None) -> Iterator[tuple[Any, Standing]]:
     """The subject and its standing, locked in this order, in the transaction that is open; both as they are after the
-    wait, which is bounded by SubjectBusy. A state that was changed by other means is put down in the history."""
-    with _bounded(machine.name, key):
+    wait, which is bounded (default: LOCK_TIMEOUT_SECONDS) by SubjectBusy. A state that was changed by other means is
+    put down in the history."""
+    with _bounded(machine.name, key, settings.LOCK_TIMEOUT_SECONDS if wait is None else wait):
         row = machine.host.lock(key)
         standing = _standing(machine, key, row)
     state = machine.host.state(row, standing)
@@ -179,13 +180,13 @@ def _check(sent: Sent) -> None:
 
 
 @contextmanager
-def _bounded(machine: str, key: str) -> Iterator[None]:
-    """Lock waits within end after LOCK_TIMEOUT_SECONDS. Refuses other isolation levels."""
+def _bounded(machine: str, key: str, seconds: float) -> Iterator[None]:
+    """Lock waits within end after so long. Refuses other isolation levels."""
     with connection().cursor() as cursor:
         cursor.execute(
             "SELECT current_setting('transaction_isolation'), current_setting('lock_timeout'), "
             "set_config('lock_timeout', %s, true)",
-            [f"{int(settings.LOCK_TIMEOUT_SECONDS * 1000)}ms"],
+            [f"{int(seconds * 1000)}ms"],
         )
         level, before, _now = cursor.fetchone()
         refuse_isolation(level)
