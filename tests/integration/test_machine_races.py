@@ -53,6 +53,26 @@ def test_every_pair_of_events_at_once_is_a_path_of_the_table(stage: Stage, state
         assert orders.generation(row) == sum(isinstance(each, MachineEvent) for each in outcomes)
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+def test_every_pair_of_events_on_a_pointer_is_a_path_of_the_table(stage: Stage, is_known: bool) -> None:
+    doors = Machine("race.pair", initial="shut", transitions=[
+        Transition("shut", "PUSH", "open"), Transition("open", "PULL", "shut"), Transition("shut", "LOCK", "locked"),
+        Transition("shut", "KNOCK", "shut"), Transition("locked", "PUSH", "shut"),
+    ])  # fmt: skip
+    for number, (first_event, second_event) in enumerate(
+        itertools.product(("PUSH", "PULL", "LOCK", "KNOCK"), repeat=2)
+    ):
+        subject = f"{is_known} {number}"
+        if is_known:
+            doors.send(subject, "KNOCK")
+        first = stage.begin(lambda: doors.send(subject, first_event))  # noqa: B023 - it runs at once
+        second = stage.begin(lambda: doors.send(subject, second_event))  # noqa: B023
+        outcomes = [outcome_of(actor) for actor in (first, second)]
+        assert all(isinstance(each, MachineEvent | EventRefused) for each in outcomes), outcomes
+        assert_sound("race.pair", subject, begun="shut")
+        assert doors.generation(subject) == is_known + sum(isinstance(each, MachineEvent) for each in outcomes)
+
+
 def outcome_of(actor: Actor) -> Any:
     actor.finish()
     return actor.result if actor.error is None else actor.error
