@@ -235,8 +235,10 @@ def test_a_state_written_by_other_means_is_found_and_put_down() -> None:
     tickets.send(row, "OPEN")
     assert not histories.written_elsewhere(tickets).exists()
     Ticket.objects.update(state="closed")
+    with pytest.raises(SubjectMoved):
+        tickets.send(row, "OPEN", expected_generation=0)
     assert [found.pk for found in histories.written_elsewhere(tickets)] == [row.pk]
-    tickets.send(row, "OPEN")
+    tickets.send(row, "OPEN", expected_generation=1)
     assert path("ticket", row.pk) == [("new", "OPEN", "open"), ("open", "", "closed"), ("closed", "OPEN", "open")]
     assert not histories.written_elsewhere(tickets).exists()
 

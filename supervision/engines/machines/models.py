@@ -50,6 +50,8 @@ class Standing(models.Model):
         constraints = (UniqueConstraint(fields=("machine", "subject"), name="supervision_standing_one"),)
         # No index on what a move writes: the row stays hot (HOT).
 
+    seen_as: int = 0
+    """Of a locked one: the generation that clients saw, before a change by other means was put down."""
     if TYPE_CHECKING:  # annotated by with_clock()
         db_now: datetime
 

@@ -67,15 +67,11 @@ def send(machine: Machine, subject: Any, sent: Sent) -> MachineEvent:
     key = machine.host.key(subject)
     _check(sent)
     with committing("send"), locked(machine, key) as (row, standing):
-        known = _known(standing, sent)
-        if known is not None:
-            state = machine.host.state(row, standing)
-        else:
-            known = _move(machine, row, standing, sent)
-            state = machine.host.state(row, standing)
+        entry = _known(standing, sent) or _move(machine, row, standing, sent)
+        state = machine.host.state(row, standing)
     if machine.field is not None and isinstance(subject, models.Model):
         subject.__dict__[machine.field.attname] = state
-    return known
+    return entry
 
 
 @contextmanager
@@ -87,6 +83,7 @@ def locked(machine: Machine, key: str, *, wait: float | None = None) -> Iterator
         row = machine.host.lock(key)
         standing = _standing(machine, key, row)
     state = machine.host.state(row, standing)
+    standing.seen_as = standing.generation
     if standing.state != state:
         _append(standing, MachineEvent(event="", source=standing.state, target=state), changed=True)
         timers.arm(machine, standing, entered=True)
@@ -97,8 +94,8 @@ def _move(machine: Machine, row: Any, standing: Standing, sent: Sent) -> Machine
     state = standing.state
     if sent.timer is not None:
         timers.refuse_over(machine, standing, sent.name, sent.timer)
-    if sent.expected_generation is not None and sent.expected_generation != standing.generation:
-        raise SubjectMoved(machine.name, standing.subject, state, standing.generation, sent.expected_generation)
+    if sent.expected_generation is not None and sent.expected_generation != standing.seen_as:
+        raise SubjectMoved(machine.name, standing.subject, state, standing.seen_as, sent.expected_generation)
     transition, event = _chosen(machine, row, standing, sent)
     is_left = transition.target != state
     if is_left:
