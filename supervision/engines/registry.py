@@ -72,13 +72,13 @@ class Body:
         except TypeError as error:
             raise InvalidArguments(self.name, f"{error}; it takes {takes}") from None
         dumped: dict[str, Any] = forms.dump(dict(arguments))
-        forms.load(self.name, self.hints, dumped, rows=False)
+        forms.load(self.name, self.hints, dumped, rows=False, sensitive=self.sensitive)
         return dumped
 
     def load_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of the row as the annotations say, for the call. Raises InvalidArguments, Failure (a row that
         an argument names is gone)."""
-        return forms.load(self.name, self.hints, arguments)
+        return forms.load(self.name, self.hints, arguments, sensitive=self.sensitive)
 
 
 _bodies: dict[str, Body] = {}

@@ -62,6 +62,7 @@ class Taken:
     version_at_start: int
     replay_from: int
     round: int
+    is_child: bool
     worker: str
     requests: Requests
 
@@ -107,7 +108,8 @@ WITH task AS (
     SELECT id, log_length, 'task_taken', '', %(note)s::jsonb, lease, %(worker)s FROM task
 ){{start}}
 SELECT id, lease, body, body_version, arguments::text, sensitive::text, locked_decisions::text, log_length, recoveries,
-       subject, owner_id, COALESCE(root_id, id), ending, ending_reason, generation, version_at_start, replay_from, round
+       subject, owner_id, COALESCE(root_id, id), ending, ending_reason, generation, version_at_start, replay_from,
+       round, parent_id IS NOT NULL
   FROM task
 """  # noqa: S608 - constants only
 _TAKE_ANY = _TAKE.format(start="")
@@ -169,7 +171,7 @@ def take(
         task_id=row[0], lease=row[1], body=row[2], body_version=row[3], arguments=json.loads(row[4]),
         sensitive=json.loads(row[5]), decisions=json.loads(row[6]), log_length=row[7], recoveries=row[8],
         subject=row[9], owner_id=row[10], root_id=row[11], version_at_start=row[15], replay_from=row[16], round=row[17],
-        worker=by.name, requests=Requests(ending=row[12], ending_reason=row[13]),
+        is_child=row[18], worker=by.name, requests=Requests(ending=row[12], ending_reason=row[13]),
     )  # fmt: skip
 
 
@@ -321,10 +323,18 @@ UPDATE supervision_heartbeat AS heartbeat
 RETURNING 1
 """
 
+_LARGEST = 2**63 - 1
+
 
 def beat(
     task_id: UUID | str, lease: int, *, done: int | None = None, total: int | None = None, text: str | None = None
 ) -> bool:
-    """Says that the worker lives, with its progress. False: the lease is gone. Locks the beat row alone."""
+    """Says that the worker lives, with its progress. False: the lease is gone. Locks the beat row alone.
+
+    What can't be shown (a number that no bigint holds) is shown as near as can be: a beat never fails for it."""
     shown = None if text is None else storable.text(text, 200)[:200]
-    return bool(sql.run(_BEAT, {"task_id": str(task_id), "lease": lease, "done": done, "total": total, "text": shown}))
+    progress = {
+        name: None if value is None else max(-_LARGEST, min(_LARGEST, int(value)))
+        for name, value in (("done", done), ("total", total))
+    }
+    return bool(sql.run(_BEAT, {"task_id": str(task_id), "lease": lease, "text": shown, **progress}))

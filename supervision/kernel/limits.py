@@ -143,7 +143,9 @@ WITH {_FREE}, woken AS MATERIALIZED (
     SELECT count(*) AS n FROM supervision_task AS task
      WHERE {_WAITS} AND wake_at IS NOT NULL AND offered_until > supervision_now_v1() - %(token)s::interval
 ), turn AS MATERIALIZED (
-    SELECT GREATEST(0, CASE WHEN free.starts <= 0 THEN LEAST(1, COALESCE(free.slots, 1))
+    SELECT GREATEST(0, CASE WHEN EXISTS (SELECT 1 FROM supervision_hold
+                                          WHERE released_at IS NULL AND kind = 'body' AND name = %(body)s) THEN 0
+                            WHEN free.starts <= 0 THEN LEAST(1, COALESCE(free.slots, 1))
                             ELSE COALESCE(LEAST(free.slots, free.starts), 1000) END - woken.n) AS n,
            CASE WHEN free.starts <= 0 THEN (
                SELECT started_at + %(per)s::interval FROM supervision_start WHERE body = %(body)s

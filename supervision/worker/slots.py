@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from uuid import UUID
 
 from django.db import Error as DatabaseError
 
 from supervision.conf import settings
 from supervision.engines import registry
-from supervision.kernel import limits
+from supervision.kernel import clusters, limits
 from supervision.kernel.models import Task
 
 logger = logging.getLogger("supervision.worker")
@@ -37,10 +38,14 @@ def after_drive(body: str) -> None:
 
 
 def sweep() -> int:
-    """For the tick: wakes those whose slot was freed by a process that died before it could say so, or by a person; of
-    the bodies that this process knows. How many."""
-    known = registry.known_versions()
-    return sum(limits.wake_next(body, registry.limit_of(body)) for body in limits.waiting_bodies() if body in known)
+    """For the tick: wakes those whose slot was freed by a process that died before it could say so, or by a person;
+    how many. Of a body that neither this process nor any cluster knows any more all are woken: what is due and nobody
+    takes is what the health check tells of."""
+    known, woken = registry.known_versions(), 0
+    for body in limits.waiting_bodies():
+        if body in known or not clusters.knows(body, within=timedelta(seconds=settings.HEALTH_LATE_SECONDS)):
+            woken += limits.wake_next(body, registry.limit_of(body))
+    return woken
 
 
 def _wake(body: str, limit: limits.Limit) -> None:

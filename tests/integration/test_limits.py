@@ -11,7 +11,7 @@ import pytest
 
 from supervision.engines import Context, registry, start
 from supervision.engines.bodies import body
-from supervision.kernel import creation, due, ends, lease, lifecycle, limits, reaping
+from supervision.kernel import creation, due, ends, holds, lease, lifecycle, limits, reaping
 from supervision.kernel.identity import Worker, host_identity
 from supervision.kernel.limits import Limit
 from supervision.kernel.models import Heartbeat, LogEntry, Start, Task
@@ -185,6 +185,16 @@ def test_when_a_release_lifts_the_limit_all_go_on() -> None:
     assert Task.objects.filter(current_state="completed").count() == 3
 
 
+def test_of_a_body_that_no_cluster_knows_any_more_the_waiting_become_due_for_the_health_check() -> None:
+    tasks = three()
+    for task in tasks:
+        take(task)
+    assert waiting() == 1
+    tick()
+    assert waiting() == 0
+    assert fresh(tasks[2].pk).wake_at is not None
+
+
 def test_a_parked_task_holds_no_slot_and_needs_one_to_go_on() -> None:
     seen: list[str] = []
 
@@ -220,6 +230,19 @@ def test_a_paused_one_is_passed_over_and_gets_its_turn_when_resumed() -> None:
     lifecycle.resume(held_one.pk)
     run_until_idle()
     assert fresh(held_one.pk).current_state == "completed"
+
+
+def test_while_the_body_is_on_hold_nobody_is_woken_in_vain() -> None:
+    one, two, third = three()
+    taken = take(one)
+    assert taken
+    take(two)
+    take(third)
+    hold = holds.hold("body", "work", by="operator")
+    ends.complete(taken.task_id, taken.lease)
+    assert limits.wake_next("work", TWO) == 0
+    holds.release(hold.pk, by="operator")
+    assert limits.wake_next("work", TWO) == 1
 
 
 def test_a_rate_is_kept_in_every_window_and_one_is_scheduled_for_when_it_allows_the_next() -> None:
