@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from django.core.checks import run_checks
+from django.db import connection
+from django.db.models.expressions import RawSQL
 from django.test import override_settings
 
 from project.models import Order
 from project.ordering import orders
 from supervision.engines import Machine, Transition
-from supervision.engines.machines import checking
+from supervision.engines.machines import checking, histories
 from tests.integration.machine_work import Ticket, forgetting
 
 pytestmark = pytest.mark.django_db
@@ -68,6 +70,19 @@ def test_rows_that_were_written_without_an_event_are_found() -> None:
     orders.send(row, "REFUND", actor="service")
     assert found() == []
     assert [entry.event for entry in orders.history(row)] == ["PAYMENT_AUTHORIZED", "", "REFUND"]
+
+
+def test_a_table_that_takes_too_long_to_look_through_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Order.objects.create(reference="a", item="Lamp", amount=80)
+    orders.send(row, "PAYMENT_AUTHORIZED")
+    Order.objects.update(state="delivered")
+    monkeypatch.setattr(checking, "_PATIENCE_MS", 1)
+    slow = Order.objects.annotate(slept=RawSQL("(SELECT pg_sleep(1)::text)", [])).exclude(slept="x")
+    monkeypatch.setattr(histories, "written_elsewhere", lambda machine: slow)
+    assert checking.check_rows(None, databases=["default"]) == []
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW statement_timeout")
+        assert cursor.fetchone() == ("0",)
 
 
 class Elsewhere:

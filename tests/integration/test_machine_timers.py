@@ -209,6 +209,16 @@ def test_a_timer_that_the_code_lost_is_dropped() -> None:
     assert {task.result for task in Task.objects.all()} == {"it has left the state"}
 
 
+def test_many_that_are_due_become_tasks_in_portions() -> None:
+    waiting()
+    Ticket.objects.bulk_create([Ticket() for _ in range(120)])
+    adopt()
+    with travel(2 * HOUR):
+        assert timers.sweep(machine.machines(), 110) == 110
+        assert timers.sweep(machine.machines(), 110) == 10
+    assert Task.objects.count() == 120
+
+
 def test_timers_of_a_machine_that_this_process_lacks_are_left_to_others() -> None:
     waiting()
     Ticket.objects.create()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import models
-from django.db.models import CharField, Count, F, OuterRef, Subquery
+from django.db.models import CharField, Count, Exists, OuterRef
 from django.db.models.functions import Cast
 
 from supervision.conf import settings
@@ -58,10 +58,9 @@ def written_elsewhere(machine: Machine) -> Any:
     """Rows whose field isn't where their history ends: written by ``QuerySet.update``, SQL, or an unprotected save."""
     if machine.model is None or machine.field is None:
         return Standing.objects.none()
-    standing = Standing.objects.filter(machine=machine.name, subject=Cast(OuterRef("pk"), CharField()))
+    elsewhere = Standing.objects.filter(machine=machine.name, subject=Cast(OuterRef("pk"), CharField()))
     rows = machine.model._base_manager.using(settings.DATABASE)
-    recorded = rows.annotate(_recorded=Subquery(standing.values("state")[:1])).filter(_recorded__isnull=False)
-    return recorded.exclude(_recorded=F(machine.field.name))
+    return rows.filter(Exists(elsewhere.exclude(state=OuterRef(machine.field.name))))
 
 
 def prune(machine: str, subject: str) -> int:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 RETRY = Retry(attempts=8, first_delay=5, factor=4, max_delay=3600)
 """Of an action that raises: over about four hours, then a person must look."""
+_AT_ONCE = 50
+"""Timers of one transaction: a sender that leaves one of their states waits for it."""
 _SHORT, _MOST_BUSY = 0.1, 10
 
 
@@ -80,15 +82,24 @@ def _timer(standing: Standing, event: str, due_at: Any) -> Timer:
 
 
 def sweep(machines: dict[str, Machine], batch: int) -> int:
-    """A task for each timer that is due, of these machines; how many. One transaction, no lock that a sender waits for
-    while this waits for another."""
+    """A task for each timer that is due, of these machines; how many."""
     timed = [name for name, machine in machines.items() if machine.table.timed_states]
+    due = Timer.objects.using(settings.DATABASE).filter(due_at__lte=Now(), standing__machine__in=timed)
+    done = 0
+    while timed and done < batch and due.exists():
+        found = _sweep(due, machines, min(_AT_ONCE, batch - done))
+        done += found
+        if not found:  # somebody else is at them
+            break
+    return done
+
+
+def _sweep(due: models.QuerySet[Timer], machines: dict[str, Machine], count: int) -> int:
+    """One transaction. No lock that a sender waits for is held while this waits for another."""
     timers = Timer.objects.using(settings.DATABASE)
-    due = timers.filter(due_at__lte=Now(), standing__machine__in=timed).select_related("standing").order_by("due_at")
-    if not timed or not due.exists():
-        return 0
     with committing("timer"):
-        rows = list(due.select_for_update(no_key=True, skip_locked=True, of=("self",))[:batch])
+        mine = due.select_related("standing").select_for_update(no_key=True, skip_locked=True, of=("self",))
+        rows = list(mine.order_by("due_at")[:count])
         for timer in rows:
             machine, subject = machines[timer.standing.machine], timer.standing.subject
             task = starting.start(
