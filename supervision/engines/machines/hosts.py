@@ -135,8 +135,8 @@ def field_of(model: type[models.Model], name: str) -> models.Field[Any, Any] | N
     return field if isinstance(field, models.Field) and field.concrete else None
 
 
-def field_faults(model: Any, name: Any, table: Table) -> Iterator[str]:
-    """Why the states of the table can't live there."""
+def field_faults(model: Any, name: Any) -> Iterator[str]:
+    """Why no machine can move that field."""
     if not isinstance(model, type) or not issubclass(model, models.Model):
         yield f"model must be a Django model, not {model!r}"
         return
@@ -155,11 +155,11 @@ def field_faults(model: Any, name: Any, table: Table) -> Iterator[str]:
         yield f"{label}.{name} is a field of {field.model._meta.label}: give the machine that model"
     elif not isinstance(field, CharField | TextField) or field.primary_key or field.null:
         yield f"{label}.{name} must be a CharField or TextField that is neither null nor the key"
-    else:
-        yield from _choice_faults(f"{label}.{name}", field, table)
 
 
-def _choice_faults(label: str, field: models.Field[Any, Any], table: Table) -> Iterator[str]:
+def choice_faults(model: type[models.Model], field: models.Field[Any, Any], table: Table) -> Iterator[str]:
+    """Where the field and the table disagree about the states."""
+    label = f"{model._meta.label}.{field.name}"
     if field.max_length is not None and (longest := max(map(len, table.states))) > field.max_length:
         yield f"{label} holds {field.max_length} characters, and a state has {longest}"
     choices = {str(value) for value, _label in field.flatchoices}

@@ -17,7 +17,7 @@ from supervision.engines.bodies import BodyEngine
 from supervision.engines.machines import sending, timers
 from supervision.engines.machines.definition import Hook, Table, Transition, plain
 from supervision.engines.machines.errors import InvalidMachine, UnknownMachine
-from supervision.engines.machines.hosts import Host, PointerHost, RowHost, field_faults, field_of
+from supervision.engines.machines.hosts import Host, PointerHost, RowHost, choice_faults, field_faults, field_of
 from supervision.engines.machines.models import MachineEvent, Standing
 from supervision.engines.machines.protection import protect
 from supervision.engines.machines.sending import Sent
@@ -55,7 +55,7 @@ class Machine:
         protected: bool = True,
         label: str | Promise = "",
     ) -> None:
-        column = field_of(model, field) if isinstance(model, type) and isinstance(field, str) else None
+        column = None if model is None else _column(name, model, field)
         begun = (initial,) if isinstance(initial, str) else tuple(initial)
         if not begun and column is not None:
             begun = tuple(each for each in (column.default, column.db_default) if isinstance(each, str))[:1]
@@ -66,9 +66,11 @@ class Machine:
         self.body = f"machine:{name}"
         """The body of its timed events."""
         self._undo: list[Callable[[], Any]] = []
-        self.host: Host = PointerHost(name, begun[0])
-        if model is not None:
-            self.host = self._on_rows(model, field, column)
+        self.host: Host = PointerHost(name, self.table.initial[0])
+        if model is not None and column is not None:
+            if faults := list(choice_faults(model, column, self.table)):
+                raise InvalidMachine(name, faults)
+            self.host = RowHost(name, model, column)
         _register(self)
         if column is not None:
             self._attach(column, protected=protected)
@@ -163,17 +165,6 @@ class Machine:
 
     # --- wiring
 
-    def _on_rows(self, model: type[models.Model], name: str, column: models.Field[Any, Any] | None) -> RowHost:
-        faults = list(field_faults(model, name, self.table))
-        if faults or column is None:
-            raise InvalidMachine(self.name, faults)
-        for other in of_model(model):
-            if other.field is column:
-                raise InvalidMachine(
-                    self.name, [f"the machine {other.name!r} moves {model._meta.label}.{name} already"]
-                )
-        return RowHost(self.name, model, column)
-
     def _attach(self, column: models.Field[Any, Any], *, protected: bool) -> None:
         if protected:
             self._undo.append(protect(self.name, column.model, column))
@@ -181,6 +172,18 @@ class Machine:
             started = partial(_started, self)
             post_save.connect(started, weak=False)
             self._undo.append(lambda: post_save.disconnect(started))
+
+
+def _column(name: str, model: type[models.Model], field: str) -> models.Field[Any, Any]:
+    """The field, if it can be a machine's and is none's yet. Raises InvalidMachine."""
+    faults = list(field_faults(model, field))
+    column = None if faults else field_of(model, field)
+    if column is not None:
+        faults = [f"the machine {other.name!r} moves {model._meta.label}.{field} already"
+                  for other in of_model(model) if other.field is column]  # fmt: skip
+    if faults or column is None:
+        raise InvalidMachine(name, faults)
+    return column
 
 
 _machines: dict[str, Machine] = {}
