@@ -17,6 +17,7 @@ from supervision.engines.machines.models import MachineEvent, Standing, Timer
 from supervision.kernel import lifecycle
 from supervision.kernel.models import Task
 from supervision.testing import run_until_idle, travel
+from supervision.worker import health
 from supervision.worker.tick import adopt, tick
 from tests.integration.machine_work import Ticket, Urgent, forgetting, path, tables
 
@@ -225,7 +226,10 @@ def test_timers_of_a_machine_that_this_process_lacks_are_left_to_others() -> Non
     machine.unregister("timed")
     with travel(4 * HOUR):
         assert tick().timed == 0
+        (finding,) = [each for each in health.report().findings if each.check == "timers"]
     assert Timer.objects.filter(due_at__isnull=False).count() == 2
+    assert finding.severity.name == "CRITICAL"
+    assert "2 timed events of the machine “timed” are late: no cluster knows it." in finding.message
 
 
 def test_pointers_are_timed_from_their_beginning() -> None:
