@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -37,10 +37,16 @@ class Place:
     """As the history knows it."""
     label: str
     state: str
-    offered: Mapping[str, Transition]
+    allow: Callable[[Transition], bool]
+    """What this page asks of a transition, besides its own permission."""
     page: str
     send: str
     picture: str
+
+    def offered(self, user: Any) -> dict[str, Transition]:
+        """What the person may send: event -> the transition that it would take."""
+        found = self.machine.offered(self.key, user)
+        return {event: each for event, each in found.items() if self.allow(each)}
 
     def address_of(self, event: str) -> str:
         return f"{self.send}?{urlencode({'machine': self.machine.name, 'event': event})}"
@@ -56,7 +62,9 @@ def panel(request: HttpRequest, place: Place) -> str:
         "machine": machine,
         "state": state_label(machine, place.state),
         "standing": standing,
-        "buttons": [{"text": each.text, "url": place.address_of(event)} for event, each in place.offered.items()],
+        "buttons": [
+            {"text": each.text, "url": place.address_of(event)} for event, each in place.offered(request.user).items()
+        ],
         "timers": standing.timers.select_related("task").order_by("due_at", "event") if standing else (),
         "events": shown(machine, found.events),
         "total": found.total_count,
@@ -91,7 +99,7 @@ def state_label(machine: Machine | None, state: str) -> str:
 def event_view(model_admin: admin.ModelAdmin[Any], request: HttpRequest, place: Place, subject: Any) -> HttpResponse:
     """A page to send the event on, with its form; or the event itself, compared with the generation that was shown."""
     event = request.GET.get("event", "")
-    transition = place.offered.get(event)
+    transition = place.offered(request.user).get(event)
     if request.method not in ("GET", "HEAD", "POST"):
         return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
     if transition is None:
@@ -140,7 +148,7 @@ def _send(model_admin: admin.ModelAdmin[Any], request: HttpRequest, place: Place
 
             payload = dump(form.cleaned_data, keep) if transition.form is not None else None
             entry = place.machine.send(subject, event, actor=request.user, payload=payload, note=note_in(request),
-                                       expected_generation=generation)  # fmt: skip
+                                       expected_generation=generation, allow=place.allow)  # fmt: skip
     except SupervisionError as refusal:
         model_admin.message_user(request, str(refusal), messages.WARNING)
         return

@@ -89,11 +89,9 @@ class MachineAdmin(_Base):
         row, machine = self._found(request, object_id)
         return picture(lambda: graph_of(machine.table, current=machine.host.state(row, None)))
 
-    def offered_events(self, request: HttpRequest, machine: Machine, row: Any) -> dict[str, Transition]:
-        """What the person may send: event -> the transition that it would take."""
-        may_change = self.has_change_permission(request, row)
-        found = machine.offered(row, request.user)
-        return {event: each for event, each in found.items() if each.permission is not None or may_change}
+    def may_send(self, request: HttpRequest, row: Any, transition: Transition) -> bool:
+        """Whether the person may send it here; a permission of its own is asked besides."""
+        return transition.permission is not None or self.has_change_permission(request, row)
 
     def _found(self, request: HttpRequest, object_id: str) -> tuple[Any, Machine]:
         """The row and the machine, if the person may view the row: one that they may not see isn't there."""
@@ -114,7 +112,7 @@ class MachineAdmin(_Base):
         lit = machine.host.state(row, None)
         return Place(
             machine=machine, key=machine.host.key(row), label=str(row), state=lit,
-            offered=self.offered_events(request, machine, row),
+            allow=lambda transition: self.may_send(request, row, transition),
             page=reverse(f"{name}_change", args=key), send=reverse(f"{name}_machine_event", args=key),
             picture=f"{reverse(f'{name}_machine_picture', args=key)}?{urlencode({'machine': machine.name, 'at': lit})}",
         )  # fmt: skip

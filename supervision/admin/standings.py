@@ -142,10 +142,9 @@ class StandingAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def _place(self, request: HttpRequest, machine: Machine, standing: Standing) -> Place:
         may_send = may(request.user, "send_event")
-        found = machine.offered(standing.subject, request.user)
         return Place(
             machine=machine, key=standing.subject, label=standing.subject, state=standing.state,
-            offered={event: each for event, each in found.items() if each.permission is not None or may_send},
+            allow=lambda transition: transition.permission is not None or may_send,
             page=reverse("admin:supervision_standing_change", args=[standing.pk]),
             send=reverse("admin:supervision_standing_event", args=[standing.pk]),
             picture=reverse("admin:supervision_standing_picture", args=[standing.pk]) + f"?at={standing.generation}",

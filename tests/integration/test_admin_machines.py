@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -131,6 +132,21 @@ def test_a_refund_has_a_form_and_a_permission_of_its_own() -> None:
     clerk.post(event_of(row, "REFUND"), {"generation": "1", "amount": "49.50", "reason": "rest"})
     row.refresh_from_db()
     assert (row.state, row.refunded) == (S.REFUNDED, Decimal("80"))
+
+
+def test_a_payload_cannot_choose_what_the_person_may_not_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The button is of a transition with a permission of its own; what is sent would take another one, without."""
+    row = order(S.DELIVERED)
+    clerk = as_("cleo", "project.view_order", "project.refund_order")
+    rows = dict(orders.table.rows)
+    whole, part = rows[S.DELIVERED, "REFUND"]
+    rows[S.DELIVERED, "REFUND"] = (whole, replace(part, permission=None))
+    monkeypatch.setitem(orders.table.__dict__, "rows", rows)
+    form = {"generation": "0", "amount": "30", "reason": "broken"}
+    assert "you may not send the event" in said(clerk.post(event_of(row, "REFUND"), form, follow=True))
+    assert not MachineEvent.objects.exists()
+    clerk.post(event_of(row, "REFUND"), {**form, "amount": "80"})
+    assert Order.objects.get().state == S.REFUNDED
 
 
 def test_looking_is_not_sending(boss: Client) -> None:

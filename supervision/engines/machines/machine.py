@@ -91,6 +91,7 @@ class Machine:
         idempotency_key: str = "",
         expected_generation: int | None = None,
         note: str = "",
+        allow: Callable[[Transition], bool] | None = None,
     ) -> MachineEvent:
         """Moves the subject (a row, its key, or the text of a pointer's subject) and returns the entry of its history.
 
@@ -100,12 +101,13 @@ class Machine:
 
         The same ``idempotency_key`` for the same event of the subject is one event: the first entry is returned, with
         ``is_repeated``. ``expected_generation`` is what ``generation`` said when the client looked. Of an ``actor`` who
-        is a user the transition's permission is asked.
+        is a user the transition's permission is asked; ``allow`` is what a surface asks besides, of the transition that
+        is taken: which one that is depends on guards, and they on the payload.
 
         Raises InvalidTransition, GuardRejected, NotPermitted, SubjectMoved, SubjectNotFound, SubjectBusy, Tangled,
         WrongDatabase, NotStorable, TooLarge, and what hooks raise.
         """
-        sent = Sent(plain(event), actor, payload, idempotency_key, expected_generation, note)
+        sent = Sent(plain(event), actor, payload, idempotency_key, expected_generation, note, allow=allow)
         return sending.send(self, subject, sent)
 
     def send_timed(self, subject: Any, event: str, timer: int) -> MachineEvent:

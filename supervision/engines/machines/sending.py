@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,7 @@ class Sent:
     expected_generation: int | None = None
     note: str = ""
     timer: int | None = None
+    allow: Callable[[Transition], bool] | None = None
 
 
 def send(machine: Machine, subject: Any, sent: Sent) -> MachineEvent:
@@ -125,7 +126,7 @@ def _chosen(machine: Machine, row: Any, standing: Standing, sent: Sent) -> tuple
                       sent.payload, sent.idempotency_key, sent.note, sent.timer is not None)  # fmt: skip
         if not passes(transition, row, event):
             continue
-        if not may(sent.actor, transition, row):
+        if not may(sent.actor, transition, row) or not (sent.allow is None or sent.allow(transition)):
             raise NotPermitted(
                 machine.name, standing.subject, state, sent.name, offered(machine, row, state, sent.actor)
             )
