@@ -1,5 +1,5 @@
 """The example work of the demo, found by ``supervision`` at start."""
 
-from project import normalising, onboarding, retraining
+from project import normalising, onboarding, ordering, retraining
 
-__all__ = ["normalising", "onboarding", "retraining"]
+__all__ = ["normalising", "onboarding", "ordering", "retraining"]

@@ -35,6 +35,12 @@ TRIGGERS = frozenset(
         "supervision_visit_no_update",
         "supervision_visit_no_delete",
         "supervision_visit_no_truncate",
+        "supervision_machineevent_no_update",
+        "supervision_machineevent_no_delete",
+        "supervision_machineevent_no_truncate",
+        "supervision_standing_no_truncate",
+        "supervision_standing_no_delete",
+        "supervision_standing_whole",
     }
 )
 

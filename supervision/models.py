@@ -1,5 +1,6 @@
 """Index: Django looks for models here."""
 
+from supervision.engines.machines.models import MachineEvent, Standing, Timer
 from supervision.engines.pipelines.models import Pointer, Visit
 from supervision.kernel.clusters import Cluster
 from supervision.kernel.holds import Hold
@@ -9,6 +10,6 @@ from supervision.kernel.votes import Vote
 from supervision.worker.schedules import SupervisedSchedule
 
 __all__ = [
-    "Cluster", "Erasure", "Heartbeat", "Hold", "LogEntry", "Notice", "Pointer", "Question", "Signal",
-    "Start", "SupervisedSchedule", "Task", "Tombstone", "Visit", "Vote",
+    "Cluster", "Erasure", "Heartbeat", "Hold", "LogEntry", "MachineEvent", "Notice", "Pointer", "Question", "Signal",
+    "Standing", "Start", "SupervisedSchedule", "Task", "Timer", "Tombstone", "Visit", "Vote",
 ]  # fmt: skip

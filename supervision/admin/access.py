@@ -15,6 +15,7 @@ from django.http import Http404
 from django.utils.translation import gettext as _
 
 from supervision.conf import settings
+from supervision.engines.machines.models import Standing
 from supervision.engines.pipelines.models import Pointer
 from supervision.kernel import entitlement, sight
 from supervision.kernel.models import Question, Task
@@ -22,6 +23,7 @@ from supervision.kernel.models import Question, Task
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from supervision.engines.machines.models import StandingQuerySet
     from supervision.engines.pipelines.models import PointerQuerySet
     from supervision.kernel.models import TaskQuerySet
 
@@ -70,6 +72,23 @@ def pointer_or_refuse(user: User, pk: int, codename: str = "view_pointer") -> Po
     if not may(user, "view_pointer") or not may(user, codename):
         raise PermissionDenied
     raise Http404(_("There is no such pointer."))
+
+
+def visible_standings(user: User) -> StandingQuerySet:
+    """The standings of machines that exist for this user. Whose subjects they are is for the host to say, on its rows'
+    own pages: where VISIBLE_TASKS narrows, only superusers see them here."""
+    standings = Standing.objects.using(settings.DATABASE).all()
+    return standings if user.is_superuser or not settings.VISIBLE_TASKS else standings.none()
+
+
+def standing_or_refuse(user: User, pk: int) -> Standing:
+    """The visible standing, read with the database's clock, if the user may; refused as a task is."""
+    if not may(user, "view_standing"):
+        raise PermissionDenied
+    standing = visible_standings(user).with_clock().filter(pk=pk).first()
+    if standing is None:
+        raise Http404(_("There is no such standing."))
+    return standing
 
 
 def visible_questions(user: User) -> QuerySet[Question]:

@@ -2,6 +2,15 @@
 
 from supervision.engines.bodies import body
 from supervision.engines.context import Context
+from supervision.engines.machines import (
+    Event,
+    EventRefused,
+    GuardRejected,
+    InvalidMachine,
+    InvalidTransition,
+    Machine,
+    Transition,
+)
 from supervision.engines.pipelines import InvalidPipeline, Pipeline, Run, State, repoint
 from supervision.engines.starting import retry, start, start_many
 from supervision.engines.steps import Retry
@@ -10,7 +19,8 @@ from supervision.kernel.files import StoredFile, store
 from supervision.kernel.question_form import Ask, question_form
 
 __all__ = [
-    "Ask", "Cancelled", "ChildFailed", "Context", "Failure", "InvalidPipeline", "Pipeline", "QuestionAsked", "Retry",
-    "Run", "State", "StepFailed", "StoredFile", "body", "question_form", "repoint", "retry", "start", "start_many",
+    "Ask", "Cancelled", "ChildFailed", "Context", "Event", "EventRefused", "Failure", "GuardRejected", "InvalidMachine",
+    "InvalidPipeline", "InvalidTransition", "Machine", "Pipeline", "QuestionAsked", "Retry", "Run", "State",
+    "StepFailed", "StoredFile", "Transition", "body", "question_form", "repoint", "retry", "start", "start_many",
     "store",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from supervision.kernel import reaping
 from supervision.kernel.identity import host_identity
 from supervision.worker import slots
 from supervision.worker.presence import Presence
-from supervision.worker.tick import tick
+from supervision.worker.tick import adopt, tick
 from supervision.worker.trouble import Trouble
 
 logger = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ class Housekeeping(threading.Thread):
     """
 
     SCHEDULE_SECONDS = 30.0
+    ADOPT_SECONDS = 60.0
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class Housekeeping(threading.Thread):
         self._unreaped: list[Ended] = []
         self._finishing = False
         self._schedule_at = time.monotonic() + self.SCHEDULE_SECONDS
+        self._adopt_at = time.monotonic()
         self._trouble = Trouble(logger, _("keeping house"))
 
     def reap(self, pid: int, started: str, how: str) -> None:
@@ -84,6 +86,7 @@ class Housekeeping(threading.Thread):
                     tick(children=children)
                     self._presence.ticked()
                     self._schedule()
+                    self._adopt()
             except Exception as error:
                 self._trouble.met(error)
                 connections.close_all()
@@ -122,3 +125,8 @@ class Housekeeping(threading.Thread):
         if self._broker is not None and time.monotonic() >= self._schedule_at:
             self._schedule_at = time.monotonic() + self.SCHEDULE_SECONDS
             scheduler(broker=self._broker)
+
+    def _adopt(self) -> None:
+        if time.monotonic() >= self._adopt_at:
+            self._adopt_at = time.monotonic() + self.ADOPT_SECONDS
+            adopt()

@@ -19,7 +19,11 @@ NAMES = (
     "admin",
     "bulk",
     "checkpoints",
+<<<<<<< HEAD
     "logpage",
+=======
+    "machines",
+>>>>>>> mach
     "parked",
     "pipeline",
     "recovery",

@@ -18,7 +18,7 @@ from django.db import Error as DatabaseError
 from django.db import connections
 from django.utils.translation import gettext as _
 
-from project import demo_once, retraining
+from project import demo_once, ordering, retraining
 from project.demo_processes import StopSignals, Workers, listening
 from project.demo_screen import Screen, summary
 from project.normalising import BODY, start_upload
@@ -75,6 +75,7 @@ class Command(BaseCommand):
             is_new = _start_sample(administrator)
             if is_new:
                 retraining.start_demo()
+                ordering.start_demo()
             connections.close_all()
             signals.defer()
             with retraining.demo_service(), Workers(workers, signals, verbosity=max(0, verbosity - 1)) as cluster:

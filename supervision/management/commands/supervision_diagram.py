@@ -1,4 +1,4 @@
-"""The picture of a pipeline: ``manage.py supervision_diagram NAME --format svg``."""
+"""The picture of a pipeline or a machine: ``manage.py supervision_diagram NAME --format svg``."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,12 @@ from django.utils.translation import gettext as _
 
 from supervision import diagrams
 from supervision.conf import settings
+from supervision.diagrams import Graph
+from supervision.engines.machines import Machine, histories
+from supervision.engines.machines import machine as machines
+from supervision.engines.machines import picture as machine_picture
 from supervision.engines.pipelines import pipeline, standing
+from supervision.engines.pipelines.errors import UnknownPipeline
 from supervision.engines.pipelines.models import Pointer
 from supervision.engines.pipelines.picture import graph_of
 from supervision.errors import SupervisionError
@@ -17,24 +22,27 @@ from supervision.errors import SupervisionError
 
 class Command(BaseCommand):
     help = _(
-        "Draws a pipeline from the very table that runs: its states, yields, caps, branches and ends. Without --counts "
-        "and --subject the database isn't asked."
+        "Draws a pipeline or a machine from the very table that runs: its states, what leads where, yields, caps, "
+        "guards and ends. Without --counts and --subject the database isn't asked."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", help=_("The pipeline's name."))
+        parser.add_argument("name", help=_("The pipeline's name, or the machine's."))
         parser.add_argument("--format", choices=diagrams.FORMATS, default="svg", help=_("Default: svg."))
         parser.add_argument("--output", type=Path, metavar=_("FILE"), help=_("Default: standard output."))
         parser.add_argument("--counts", action="store_true", help=_("Show how many subjects are in each state."))
-        parser.add_argument("--subject", metavar=_("SUBJECT"), default="", help=_("Light the state it is in."))
+        parser.add_argument(
+            "--subject",
+            metavar=_("SUBJECT"),
+            default="",
+            help=_("Light the state it is in; of a machine's row its key."),
+        )
 
     def handle(
         self, *args: Any, name: str, format: str, output: Path | None, counts: bool, subject: str, **options: Any
     ) -> None:
         try:
-            table = pipeline.get(name)
-            found = standing.counts(name) if counts else None
-            picture = diagrams.render(graph_of(table, counts=found, current=_state_of(name, subject)), format)
+            picture = diagrams.render(_graph(name, counts, subject), format)
         except SupervisionError as error:
             raise CommandError(str(error)) from error
         if output is not None:
@@ -43,6 +51,21 @@ class Command(BaseCommand):
             sys.stdout.buffer.write(picture)
         else:
             self.stdout.write(picture.decode(), ending="")
+
+
+def _graph(name: str, counts: bool, subject: str) -> Graph:
+    if name in pipeline.tables():
+        found = standing.counts(name) if counts else None
+        return graph_of(pipeline.get(name), counts=found, current=_state_of(name, subject))
+    if name in machines.machines():
+        return _graph_of_machine(machines.get(name), counts, subject)
+    raise UnknownPipeline(name, sorted([*pipeline.tables(), *machines.machines()]))
+
+
+def _graph_of_machine(machine: Machine, counts: bool, subject: str) -> Graph:
+    found = histories.counts(machine) if counts else None
+    current = machine.state(subject) if subject else ""
+    return machine_picture.graph_of(machine.table, counts=found, current=current)
 
 
 def _state_of(name: str, subject: str) -> str:

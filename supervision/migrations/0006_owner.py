@@ -8,7 +8,7 @@ SQL = Path(__file__).parent / "sql" / "0005_watchers.sql"
 
 
 class Migration(migrations.Migration):
-    dependencies = [("supervision", "0004_limits")]
+    dependencies = [("supervision", "0005_machines")]
     operations = [
         migrations.AddIndex(
             model_name="task",
