@@ -19,11 +19,8 @@ NAMES = (
     "admin",
     "bulk",
     "checkpoints",
-<<<<<<< HEAD
     "logpage",
-=======
     "machines",
->>>>>>> mach
     "parked",
     "pipeline",
     "recovery",
