@@ -2,12 +2,13 @@
 
 from django.contrib import admin
 from django.contrib.staticfiles.views import serve
-from django.urls import path, re_path
+from django.urls import include, path, re_path
 from django.views.generic import TemplateView
 
 urlpatterns = [
     path("", TemplateView.as_view(template_name="home.html"), name="home"),
     path("admin/", admin.site.urls),
+    path("api/", include("supervision.api.urls")),
     # The demo runs without DEBUG and without a web server in front, so it serves its own static files. "insecure" means
     # inefficient here: only files that the staticfiles finders know are served.
     re_path(r"^static/(?P<path>.*)$", serve, {"insecure": True}),

@@ -49,6 +49,8 @@ class Body:
     """Parameter -> annotation: what arguments are converted by."""
     form: type[django_forms.Form] | None = None
     """What a person fills in to start one; None: only code starts it."""
+    public: bool = False
+    """Whether those whose work it is may start one, outside of the control room."""
     limit: Limit | None = None
     """How many run at once, and start in a time."""
 

@@ -19,6 +19,7 @@ NAMES = (
     "admin",
     "bulk",
     "checkpoints",
+    "logpage",
     "machines",
     "parked",
     "pipeline",
