@@ -16,12 +16,12 @@ from django.utils.translation import gettext_lazy
 
 from supervision import wording
 from supervision.admin.access import may, visible_tasks
-from supervision.admin.columns import task_name
 from supervision.engines import retry
 from supervision.errors import Conflict, SupervisionError, TaskNotFound
 from supervision.kernel import lifecycle
 from supervision.kernel.models import Task
 from supervision.kernel.states import State
+from supervision.showing.tasks import task_name
 
 if TYPE_CHECKING:
     from django.utils.functional import _StrPromise as Words
