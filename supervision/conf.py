@@ -69,7 +69,9 @@ class Settings:
     LOG_PAGE_SIZE: int = 50
 
     VISIBLE_TASKS: str = ""
-    """Dotted path of a function ``(user, tasks) -> tasks`` that narrows what each person sees in the control room."""
+    """Dotted path of a function ``(user, tasks) -> tasks`` that narrows what each member of the staff sees."""
+    OWNERS: str = ""
+    """Dotted path of a function ``(user) -> rows``: the organisations whose tasks are the user's as well."""
 
     def __getattribute__(self, name: str) -> Any:
         if name.isupper():

@@ -42,6 +42,16 @@ class Conflict(SupervisionError):
         )  # fmt: skip
 
 
+class GenerationMissing(SupervisionError):
+    """A client wants to act and doesn't say what it saw. Nothing was written."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            _("Say which generation you have seen (expected_generation, or the header If-Match): nobody shall act on "
+              "what has changed meanwhile.")
+        )  # fmt: skip
+
+
 class Refused(SupervisionError):
     """The task's state doesn't allow the verb. Nothing was written."""
 

@@ -48,6 +48,8 @@ class Body:
     """Parameter -> annotation: what arguments are converted by."""
     form: type[django_forms.Form] | None = None
     """What a person fills in to start one; None: only code starts it."""
+    public: bool = False
+    """Whether those whose work it is may start one, outside of the control room."""
 
     @property
     def parameters(self) -> list[str]:

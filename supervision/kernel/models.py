@@ -243,6 +243,12 @@ class Task(models.Model):
             # retrying, unknown_body, the dead letters: the first word of a reason, which running tasks don't have
             Index(FirstWord("watchdog_stop_reason"), "id", condition=_HAS_REASON, name="supervision_task_by_reason"),
             Index(fields=("owner", "id"), condition=Q(owner__isnull=False), name="supervision_task_by_owner"),
+            # those of organisations, and of users who were deleted
+            Index(
+                fields=("owner_ref", "id"),
+                condition=Q(owner__isnull=True) & ~Q(owner_ref=""),
+                name="supervision_task_by_owner_ref",
+            ),
             # most work is in the default lane, which the primary key finds as fast
             Index(fields=("queue", "id"), condition=~Q(queue="default"), name="supervision_task_by_queue"),
             Index(fields=("id",), condition=Q(pause_requested_at__isnull=False) & _LIVE, name="supervision_task_held"),

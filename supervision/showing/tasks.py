@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.contrib.auth import get_user_model
 from django.utils.html import format_html
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
@@ -76,9 +77,11 @@ def task_name(task: Task) -> str:
 
 
 def owner_name(task: Task) -> str:
+    """The user's name, also of one who is gone; an organisation as ``owner_ref`` has it."""
     if task.owner is not None:
         return str(task.owner.get_username())
-    return task.owner_ref and _("%(who)s (deleted)") % {"who": task.owner_ref}
+    is_user = task.owner_ref.startswith(f"{get_user_model()._meta.model_name}:")
+    return _("%(who)s (deleted)") % {"who": task.owner_ref} if is_user else task.owner_ref
 
 
 def shortened(text: str, longest: int) -> str:

@@ -39,6 +39,7 @@ def body(
     label: str = "",
     compatible_with: Collection[int] = (),
     form: type[forms.Form] | Auto | None = AUTO,
+    public: bool = False,
 ) -> Callable[[F], F]:
     """Registers a function as the body ``name``; the function itself stays an ordinary one.
 
@@ -48,7 +49,8 @@ def body(
     runs first and 9 last. ``sensitive`` names arguments that every reader masks. ``label`` is shown to people.
     ``form`` is what a person fills in to start one: made from the annotations (TypeError for one that has no field),
     a Django form whose fields are the parameters, or None for a body that only code starts. Arguments arrive as the
-    annotations say, although they are JSON in between.
+    annotations say, although they are JSON in between. ``public`` lets any user start one of their own, by the owner's
+    API; it needs a form.
 
     >>> @body("greet", expires_after=timedelta(days=7))
     ... def greet(task, *, name: str):
@@ -69,12 +71,15 @@ def body(
             its_form = form_from(name, function, tuple(sensitive))
         elif its_form is not None:
             check_form(name, function, its_form)
+        if public and its_form is None:
+            raise TypeError(f"Body {name!r} is public and has no form: what people send must be checked by one.")
         engine = AsyncBodyEngine() if inspect.iscoroutinefunction(function) else BodyEngine()
         registry.register(
             Body(
                 name=name, function=function, engine=engine, version=version, queue=queue, priority=priority,
                 expires_after=expires_after, sensitive=tuple(sensitive), label=label or name,
                 compatible_with=frozenset(compatible_with), form=its_form, hints=hints_of(function),
+                public=public,
             )
         )  # fmt: skip
         return function
