@@ -13,6 +13,9 @@ from supervision.showing.texts import excerpt
 _MACHINES = frozenset({"task_taken", "task_parked", "task_checkpointed", "children_ended"})
 """Events whose actor is a worker, not a person."""
 
+_WHOLE = 10_000
+"""Owners see messages whole: they can't have the entry that one is from."""
+
 
 def page(task: Task, before: str) -> log.Page:
     """The page of the log that an address asks for by ``before``; the newest for one that is no number."""
@@ -20,7 +23,8 @@ def page(task: Task, before: str) -> log.Page:
 
 
 def lines(entries: Iterable[LogEntry], *, for_operators: bool) -> list[dict[str, Any]]:
-    """One line an entry, runs of the same bare word folded into one. Operators see the details, and which worker."""
+    """One line an entry, runs of the same bare word folded into one. Operators see the details, which a
+    download has whole, and which worker it was."""
     return _folded([_line(entry, for_operators) for entry in entries])
 
 
@@ -29,7 +33,8 @@ def _line(entry: LogEntry, for_operators: bool) -> dict[str, Any]:
     message = str(payload.pop("message", "") or "")
     if not message and isinstance(payload.get("reason"), str):
         message = wording.reason(payload.pop("reason"))
-    shown, note = excerpt(message, 2000), excerpt(str(payload.pop("note", "") or ""), 2000)
+    longest = 2000 if for_operators else _WHOLE
+    shown, note = excerpt(message, longest), excerpt(str(payload.pop("note", "") or ""), longest)
     has_details = for_operators and any(value not in ({}, None, "", []) for value in payload.values())
     details = excerpt(payload, 3000) if has_details else None
     return {

@@ -62,8 +62,11 @@ def blocks_of(viewer: Any, task: Task, questions: Sequence[Question]) -> list[Qu
     return [block_of(viewer, task, q) for q in [*is_open, *reversed(closed)]]
 
 
-def block_of(viewer: Any, task: Task, question: Question, form: forms.Form | None = None) -> QuestionBlock:
-    """The block of one question; ``form`` is a bound one, with what was typed and what is wrong with it."""
+def block_of(
+    viewer: Any, task: Task, question: Question, form: forms.Form | None = None, *, longest: int = _PROMPT
+) -> QuestionBlock:
+    """The block of one question; ``form`` is a bound one, with what was typed and what is wrong with it; of the prompt
+    the first ``longest`` characters."""
     secrets = task.secrets
     prompt = masking.mask_values(question.prompt, secrets)
     why_not = _why_not(viewer, task, question)
@@ -72,7 +75,7 @@ def block_of(viewer: Any, task: Task, question: Question, form: forms.Form | Non
         form = unbound(question, secrets)
     return QuestionBlock(
         question=question,
-        prompt=excerpt(prompt, _PROMPT),
+        prompt=excerpt(prompt, longest),
         form=form if is_open and not why_not else None,
         why_not=why_not if is_open else "",
         who=entitlement.described(question) if is_open else "",
