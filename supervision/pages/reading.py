@@ -10,7 +10,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.template.loader import render_to_string
 
-from supervision.kernel import sight
+from supervision.kernel import ownership, sight
 from supervision.kernel.models import Task
 from supervision.pages.describing import describe, title_of, why_of
 from supervision.pages.filters import TaskFilter
@@ -19,6 +19,7 @@ from supervision.showing import downloads
 from supervision.showing.live import fragment
 
 _LISTED = 25
+_COUNTED = 100
 _WIDE = ("arguments", "locked_decisions", "result")
 _READABLE = ("result", "arguments", "failure", "question-", "answer-")
 """Of a task, what owners may have whole. Decisions and the payloads of the log are the control room's."""
@@ -37,6 +38,7 @@ def tasks(request: HttpRequest) -> HttpResponse:
         "filter": filters,
         "rows": [{"task": task, "why": why_of(task)} for task in shown],
         "is_filtered": bool(chosen),
+        "waiting": ownership.tasks_of(request.user).awaiting_answer()[:_COUNTED].count(),
         "is_newest": not before.int,
         "newest": "?" + urlencode(chosen),
         "older": "?" + urlencode({**chosen, "before": shown[-1].pk}) if has_older else "",
