@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
@@ -9,6 +10,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from supervision import wording
+from supervision.conf import settings
 from supervision.kernel import holds, masking, sight
 from supervision.kernel.models import Question, Task
 from supervision.kernel.states import State
@@ -35,7 +37,7 @@ def describe(
         "task": task,
         "notice": notice,
         "label": body_label(task.body),
-        "reason": _masked(task, wording.reason(task.watchdog_stop_reason)),
+        "reason": masking.mask_values(wording.reason(task.watchdog_stop_reason), secrets),
         "owner": owner_name(task),
         "next": wording.next_step(task, pending=len(pending), held_by=hold, is_beating=is_beating(task)),
         "deadline": min([each for each in [task.expires_at, *(q.expires_at for q in pending)] if each], default=None),
@@ -52,15 +54,21 @@ def describe(
     }
 
 
-def why_of(task: Task) -> str:
-    """Why it waits or how it ended, in words; of a failure what went wrong."""
+def whys_of(tasks: Sequence[Task]) -> list[str]:
+    """Why each waits or how it ended, in words; of a failure what went wrong. ``tasks`` were read without their
+    arguments: those of tasks with secrets are read here, in one query."""
+    hidden = [task.pk for task in tasks if task.sensitive]
+    rows = Task.objects.using(settings.DATABASE).filter(pk__in=hidden).values_list("pk", "arguments") if hidden else ()
+    arguments = dict(rows)
+    return [
+        str(masking.mask_values(_why(task), masking.secrets_of(arguments.get(task.pk), task.sensitive)))
+        for task in tasks
+    ]
+
+
+def _why(task: Task) -> str:
     is_failure = task.current_state == State.FAILED and task.failure
-    return _masked(task, task.failure if is_failure else wording.reason(task.watchdog_stop_reason))
-
-
-def _masked(task: Task, words: str) -> str:
-    """In a list the arguments weren't read: only those of tasks that have secrets are."""
-    return str(masking.mask_values(words, task.secrets)) if task.sensitive else words
+    return task.failure if is_failure else wording.reason(task.watchdog_stop_reason)
 
 
 def _blocks(

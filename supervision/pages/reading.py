@@ -12,7 +12,7 @@ from django.template.loader import render_to_string
 
 from supervision.kernel import ownership, sight
 from supervision.kernel.models import Task
-from supervision.pages.describing import describe, title_of, why_of
+from supervision.pages.describing import describe, title_of, whys_of
 from supervision.pages.filters import TaskFilter
 from supervision.pages.responses import or_not_found, own_page
 from supervision.showing import downloads
@@ -36,7 +36,7 @@ def tasks(request: HttpRequest) -> HttpResponse:
     chosen = {name: value for name, value in request.GET.items() if value and name in filters.filters}
     context = {
         "filter": filters,
-        "rows": [{"task": task, "why": why_of(task)} for task in shown],
+        "rows": [{"task": task, "why": why} for task, why in zip(shown, whys_of(shown), strict=True)],
         "is_filtered": bool(chosen),
         "waiting": ownership.tasks_of(request.user).awaiting_answer()[:_COUNTED].count(),
         "is_newest": not before.int,
@@ -75,10 +75,11 @@ def live(request: HttpRequest, pk: str) -> HttpResponse | None:
 def file(request: HttpRequest, pk: str, number: str) -> HttpResponseBase | None:
     """A file of the task, by its place on the page."""
     found = sight.find_task(request.user, pk)
-    if found is None or not (number.isascii() and number.isdecimal() and len(number) < 6):
+    if found is None:
         return None
+    is_number = number.isascii() and number.isdecimal() and len(number) < 6
     try:
-        return downloads.file(found, int(number))
+        return downloads.file(found, int(number) if is_number else -1)
     except Http404:
         return None
 

@@ -10,7 +10,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
-from django.views.decorators.cache import never_cache
+from django.views.decorators.cache import cache_control
 from django.views.decorators.clickjacking import xframe_options_deny
 from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.http import require_http_methods
@@ -22,7 +22,9 @@ def page(*methods: str) -> Callable[[View], View]:
     """A view of this app for these methods: behind CSRF protection, in no frame, kept by no cache."""
 
     def protect(view: View) -> View:
-        return csrf_protect(xframe_options_deny(never_cache(require_http_methods(methods)(view))))
+        # not never_cache: its Expires is a clock, and answers that should be one would differ
+        kept_by_nobody = cache_control(private=True, no_cache=True, no_store=True)
+        return csrf_protect(xframe_options_deny(kept_by_nobody(require_http_methods(methods)(view))))
 
     return protect
 
