@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
@@ -30,6 +31,7 @@ from supervision.showing.tasks import body_label
 _VIA = "link"
 
 
+@login_not_required
 @page("GET", "HEAD", "POST")
 def answer(request: HttpRequest) -> HttpResponse:
     """GET shows the form and changes nothing, however often mail scanners follow it; POST answers."""

@@ -6,6 +6,7 @@ import json
 import logging
 from typing import Any
 
+from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import SuspiciousOperation
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, QueryDict, UnreadablePostError
@@ -27,6 +28,7 @@ class Unreadable(Exception):
     """A body that is too long, or nothing that can be understood."""
 
 
+@login_not_required
 @csrf_exempt
 def receive(request: HttpRequest) -> HttpResponse:
     """Answers every POST alike, whatever is true of the address, the body and the task: who sends learns nothing.

@@ -77,7 +77,7 @@ def seen(client: Client, method: str, address: str) -> tuple[int, list[tuple[str
     with CaptureQueriesContext(connection) as queries:
         response = client.generic(method, address)
     headers = sorted((name, value) for name, value in response.items() if name != "Date")
-    return response.status_code, headers, b"".join(response), len(queries)  # type: ignore[arg-type]
+    return response.status_code, headers, b"".join(response), len(queries)
 
 
 # --- what exists for whom
@@ -205,7 +205,7 @@ def test_what_is_anns_never_appears_to_bob(ann: User, bob: User) -> None:
         ]  # fmt: skip
         for address in addresses:
             response = client.get(address)
-            shown = b"".join(response) + str(dict(response.items())).encode()  # type: ignore[arg-type]
+            shown = b"".join(response) + str(dict(response.items())).encode()
             said = shown.decode().replace(f'value="{CANARY[:5]}"', "").replace(f"own.{CANARY} is not one", "")
             assert CANARY not in said, address
             assert str(hers.pk) not in said, address
@@ -475,7 +475,7 @@ def test_files_are_the_tasks_own_and_inert(ann: User) -> None:
     page = client.get(page_of(task)).content.decode()
     assert "column.txt" in page
     response = client.get(page_of(task, "files/0/"))
-    assert b"".join(response) == b"country"  # type: ignore[arg-type]
+    assert b"".join(response) == b"country"
     assert response["Content-Type"] == "application/octet-stream"
     assert response["Content-Security-Policy"] == "default-src 'none'; sandbox"
     assert client.get(page_of(task, "files/2/")).status_code == 404
