@@ -232,6 +232,7 @@ def test_owners_see_no_secret_no_machine_and_no_payload(ann: User) -> None:
         assert response.status_code == 200
         assert b"s3cr3t" not in response.content
         assert b"secret-host" not in response.content
+        assert b"sv-entry-" not in response.content  # what unfolds an entry's payload
     for what in ("decisions", f"entry-{number}"):  # the control room's
         assert client.get(page_of(task, f"whole/{what}/")).status_code == 404
 
@@ -388,6 +389,9 @@ def test_the_list_is_filtered_by_its_form_and_bad_values_are_said(ann: User) -> 
         return {row["task"].body for row in response.context["rows"]}
 
     assert found("") == {"own.order", "admin.fail", "own.both"}
+    page = client.get("/work/").content.decode()
+    assert "It failed." in page
+    assert "whose" not in page  # for those who see others' only
     assert found("needs=answer") == {"own.order"}
     assert found("needs=resume") == {"own.both"}
     assert found("state=failed") == {"admin.fail"}
