@@ -80,15 +80,22 @@ def read_signal(token: str) -> SignalLink | None:
     return None if said is None else SignalLink(UUID(said[0]), said[1], said[2])
 
 
-def _url(name: str, content: list[Any]) -> str:
+def why_impossible() -> str:
+    """What the project lacks for links; empty: nothing."""
     if not settings.BASE_URL:
-        raise LinkImpossible("SUPERVISION['BASE_URL'] is empty")
+        return "SUPERVISION['BASE_URL'] is empty"
     try:
-        path = reverse(name)
+        reverse(ANSWER)
     except NoReverseMatch:
-        raise LinkImpossible("the project's urls don't have include(\"supervision.pages.urls\")") from None
+        return "the project's urls don't have include('supervision.pages.urls')"
+    return ""
+
+
+def _url(name: str, content: list[Any]) -> str:
+    if why := why_impossible():
+        raise LinkImpossible(why)
     token = _signer(name).sign_object(content)
-    return f"{settings.BASE_URL.rstrip('/')}{path}?{PARAMETER}={quote(token)}"
+    return f"{settings.BASE_URL.rstrip('/')}{reverse(name)}?{PARAMETER}={quote(token)}"
 
 
 def _read(name: str, token: str) -> list[Any] | None:

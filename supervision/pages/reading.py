@@ -29,7 +29,7 @@ _READABLE = ("result", "arguments", "failure", "question-", "answer-")
 def tasks(request: HttpRequest) -> HttpResponse:
     """My tasks, newest first, page by page: the cursor is the last id of the page before."""
     filters = TaskFilter(request.GET, request.user)
-    found = filters.found().select_related("heartbeat").defer(*_WIDE)
+    found = filters.found().select_related("heartbeat", "owner").defer(*_WIDE)
     before = sight.as_id(request.GET.get("before", ""))
     rows = list((found.filter(pk__lt=before) if before.int else found)[: _LISTED + 1])
     shown, has_older = rows[:_LISTED], len(rows) > _LISTED
@@ -40,6 +40,7 @@ def tasks(request: HttpRequest) -> HttpResponse:
         "is_filtered": bool(chosen),
         "waiting": ownership.tasks_of(request.user).awaiting_answer()[:_COUNTED].count(),
         "is_newest": not before.int,
+        "shows_owners": "whose" in chosen,
         "newest": "?" + urlencode(chosen),
         "older": "?" + urlencode({**chosen, "before": shown[-1].pk}) if has_older else "",
     }

@@ -44,6 +44,12 @@ def task_name(task: Any) -> str:
 
 
 @register.filter
+def owner_name(task: Any) -> str:
+    """Whose it is."""
+    return tasks.owner_name(task)
+
+
+@register.filter
 def body_label(name: str) -> str:
     """A body as people know it."""
     return tasks.body_label(name)

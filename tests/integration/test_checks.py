@@ -46,6 +46,7 @@ def test_nothing_fires_in_this_project() -> None:
         ({"BEAT_SECONDS": 6}, "supervision.E002"),
         ({"BEAT_SECONDS": 0}, "supervision.E002"),
         ({"DATABASE": "nowhere"}, "supervision.E003"),
+        ({"ANSWER_LINKS": True}, "supervision.W012"),
     ],
 )
 def test_a_setting_that_would_hurt_is_named(supervision: dict[str, Any], expected: str) -> None:

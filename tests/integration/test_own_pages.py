@@ -154,7 +154,9 @@ def test_staff_with_the_permission_look_at_all_and_do_what_they_may(ann: User) -
     assert said.status_code == 403
     assert fresh(theirs).generation == theirs.generation
     assert b"An order" not in viewer.get("/work/").content  # my tasks are mine
-    assert b"An order" in viewer.get("/work/?whose=all").content
+    everybodys = viewer.get("/work/?whose=all").content
+    assert b"An order" in everybodys
+    assert b"ann</bdi>" in everybodys
     pauser = signed_in(person("pauser", "view_task", "pause_task"))
     assert pauser.post(page_of(theirs, "act/pause/"), {"expected_generation": theirs.generation}).status_code == 302
     assert fresh(theirs).pause_requested_at is not None
