@@ -21,6 +21,7 @@ TRIGGERS = frozenset(
         "supervision_logentry_no_delete",
         "supervision_logentry_no_truncate",
         "supervision_task_no_truncate",
+        "supervision_task_tell_watchers",
         "supervision_question_no_truncate",
         "supervision_signal_no_truncate",
         "supervision_tombstone_no_truncate",
@@ -189,7 +190,7 @@ def check_database(app_configs: Apps, *, databases: Sequence[str] | None = None,
     if table is not None and (missing := sorted(TRIGGERS - present)):
         found.append(
             Error(
-                f"Triggers that protect the log are missing or disabled: {', '.join(missing)}.",
+                f"Triggers are missing or disabled: {', '.join(missing)}.",
                 hint="Restore them by the SQL in supervision/migrations/sql/, or ALTER TABLE ... ENABLE TRIGGER.",
                 id="supervision.E009",
             )

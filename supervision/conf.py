@@ -78,6 +78,18 @@ class Settings:
     OWNERS: str = ""
     """Dotted path of a function ``(user) -> rows``: the organisations whose tasks are the user's as well."""
 
+    API_READS: str | None = "1200/min"
+    """How often one person may read through the API. None: as often as they like."""
+    API_WRITES: str | None = "120/min"
+    """How often one person may change something through the API."""
+    API_WAITS: int = 4
+    """How many requests of one web process may wait for a change (``?wait=``) at the same time: each holds a thread and
+    a connection. Below the process's number of threads; 0 where a process has but one."""
+    API_LONGEST_WAIT: float = 25.0
+    """Seconds; below the patience of the web server and of what is in front of it."""
+    API_MAX_BODY_BYTES: int = 1024 * 1024
+    """Of one request to the API."""
+
     def __getattribute__(self, name: str) -> Any:
         if name.isupper():
             overrides: dict[str, Any] = getattr(django_settings, "SUPERVISION", {})

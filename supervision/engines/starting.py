@@ -104,6 +104,7 @@ def retry(
     from_scratch: bool = False,
     from_step: str = "",
     expected_generation: int | None = None,
+    only_new: bool = False,
 ) -> Task:
     """Forks the ended task on the body's current version; see ``forks.fork``. Raises UnknownBody if it is gone.
 
@@ -119,4 +120,5 @@ def retry(
         body_version=known.version if known else None,
         expires_after=known.expires_after if known else None,
         expected_generation=expected_generation,
+        only_new=only_new,
     )

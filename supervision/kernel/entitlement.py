@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from supervision.errors import NotEntitled, NotStorable
 from supervision.kernel import ownership
 from supervision.kernel.actors import owner_ref, person_ref
-from supervision.kernel.models import Question, Task
+from supervision.kernel.models import Question, QuestionQuerySet, Task
 
 PERMISSION = "supervision.answer_question"
 DUTIES = ("asker", "owner")
@@ -47,7 +47,7 @@ def is_entitled(question: Question, task: Task, by: Any) -> bool:
     return True
 
 
-def answerable(questions: models.QuerySet[Question], user: Any) -> models.QuerySet[Question]:
+def answerable(questions: QuestionQuerySet, user: Any) -> QuestionQuerySet:
     """Those of ``questions`` that ``refuse`` would let the user answer, in SQL. Permissions on single objects, which
     only a backend knows, are not in it."""
     if not user.is_active:

@@ -124,7 +124,7 @@ def _lock(task_id: UUID | str, *, bounded: bool) -> None:
             )
             before = cursor.fetchone()[0]
         try:
-            cursor.execute(_LOCK, {"task_id": str(task_id)})
+            cursor.execute(LOCK, {"task_id": str(task_id)})
         except OperationalError as error:
             if bounded and sqlstate(error) in (LOCK_NOT_AVAILABLE, DEADLOCK):
                 raise Busy(task_id) from None
@@ -139,7 +139,7 @@ def _lock(task_id: UUID | str, *, bounded: bool) -> None:
 
 
 # A child's end counts down what its parent waits for, so the parent is locked first: root before leaf, always.
-_LOCK = """
+LOCK = """
 SELECT id = %(task_id)s::uuid AS is_it, current_setting('transaction_isolation')
   FROM supervision_task
  WHERE id = %(task_id)s::uuid OR id = (SELECT parent_id FROM supervision_task WHERE id = %(task_id)s::uuid)

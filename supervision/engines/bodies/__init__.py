@@ -14,6 +14,7 @@ from supervision.engines.bodies.asynchronous import AsyncBodyEngine
 from supervision.engines.context import Context
 from supervision.engines.forms import AUTO, Auto, check_form, form_from, hints_of
 from supervision.engines.registry import Body
+from supervision.kernel.limits import Limit
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,6 +41,9 @@ def body(
     compatible_with: Collection[int] = (),
     form: type[forms.Form] | Auto | None = AUTO,
     public: bool = False,
+    max_running: int | None = None,
+    at_most: int | None = None,
+    per: timedelta | None = None,
 ) -> Callable[[F], F]:
     """Registers a function as the body ``name``; the function itself stays an ordinary one.
 
@@ -51,6 +55,9 @@ def body(
     a Django form whose fields are the parameters, or None for a body that only code starts. Arguments arrive as the
     annotations say, although they are JSON in between. ``public`` lets any user start one of their own, by the owner's
     API; it needs a form.
+
+    ``max_running`` of its tasks run at once, and ``at_most`` of their drives start in any stretch of ``per``, over all
+    workers and hosts; the others wait as ``awaiting_slot``. A parked task holds no slot.
 
     >>> @body("greet", expires_after=timedelta(days=7))
     ... def greet(task, *, name: str):
@@ -73,6 +80,7 @@ def body(
             check_form(name, function, its_form)
         if public and its_form is None:
             raise TypeError(f"Body {name!r} is public and has no form: what people send must be checked by one.")
+        limit = Limit(max_running=max_running, at_most=at_most, per=per)
         engine = AsyncBodyEngine() if inspect.iscoroutinefunction(function) else BodyEngine()
         registry.register(
             Body(
@@ -80,6 +88,7 @@ def body(
                 expires_after=expires_after, sensitive=tuple(sensitive), label=label or name,
                 compatible_with=frozenset(compatible_with), form=its_form, hints=hints_of(function),
                 public=public,
+                limit=limit or None,
             )
         )  # fmt: skip
         return function
