@@ -20,7 +20,7 @@ from supervision.errors import (
     NotStorable,
     SupervisionError,
 )
-from supervision.kernel import links, questions
+from supervision.kernel import links, masking, questions
 from supervision.kernel.links import AnswerLink
 from supervision.kernel.models import Question, Task
 from supervision.pages.acting import note_in, thanks
@@ -68,7 +68,11 @@ def _asked(
     block = block_of(person, task, question, form, longest=settings.MAX_PAYLOAD_BYTES)
     if block.form is None:
         return _told(request, _closed(question, block.why_not), 410)
-    context = {"asked": block, "task": task, "person": person, "label": body_label(task.body), "notice": notice}
+    subject = masking.mask_values(task.subject, task.secrets)
+    context = {
+        "asked": block, "task": task, "person": person, "label": body_label(task.body), "subject": subject,
+        "notice": notice,
+    }  # fmt: skip
     return _kept_secret(render(request, "supervision/pages/answer.html", context, status=status))
 
 

@@ -37,6 +37,7 @@ def describe(
         "task": task,
         "notice": notice,
         "label": body_label(task.body),
+        "subject": masking.mask_values(task.subject, secrets),
         "reason": masking.mask_values(wording.reason(task.watchdog_stop_reason), secrets),
         "owner": owner_name(task),
         "next": wording.next_step(task, pending=len(pending), held_by=hold, is_beating=is_beating(task)),
@@ -54,16 +55,18 @@ def describe(
     }
 
 
-def whys_of(tasks: Sequence[Task]) -> list[str]:
-    """Why each waits or how it ended, in words; of a failure what went wrong. ``tasks`` were read without their
-    arguments: those of tasks with secrets are read here, in one query."""
+def rows_of(tasks: Sequence[Task]) -> list[dict[str, Any]]:
+    """Each with its subject, and why it waits or how it ended in words; of a failure what went wrong. ``tasks`` were
+    read without their arguments: those of tasks with secrets are read here, in one query."""
     hidden = [task.pk for task in tasks if task.sensitive]
     rows = Task.objects.using(settings.DATABASE).filter(pk__in=hidden).values_list("pk", "arguments") if hidden else ()
     arguments = dict(rows)
-    return [
-        str(masking.mask_values(_why(task), masking.secrets_of(arguments.get(task.pk), task.sensitive)))
-        for task in tasks
-    ]
+    shown = []
+    for task in tasks:
+        secrets = masking.secrets_of(arguments.get(task.pk), task.sensitive)
+        words = {"subject": task.subject, "why": _why(task)}
+        shown.append({"task": task, **masking.mask_values(words, secrets)})
+    return shown
 
 
 def _why(task: Task) -> str:
@@ -97,12 +100,13 @@ def _family(user: Any, task: Task) -> dict[str, Any]:
     tasks = sight.readable(user).with_clock().defer("arguments", "locked_decisions", "result")
     children = list(tasks.filter(parent_id=task.pk).select_related("heartbeat").order_by("pk")[: _RELATIVES + 1])
     known = {pk for pk in (task.forked_from, task.parent_id) if pk is not None}
-    above = {each.pk: each for each in tasks.filter(pk__in=known)} if known else {}
+    above = list(tasks.filter(pk__in=known)) if known else []
+    retries = list(tasks.filter(root_id=task.root_id or task.pk, pk__gt=task.pk).order_by("pk")[:_RELATIVES])
     return {
-        "parent": above.get(task.parent_id) if task.parent_id else None,
-        "retry_of": above.get(task.forked_from) if task.forked_from else None,
-        "retries": tasks.filter(root_id=task.root_id or task.pk, pk__gt=task.pk).order_by("pk")[:_RELATIVES],
-        "children": children[:_RELATIVES],
+        "parents": rows_of([each for each in above if each.pk == task.parent_id]),
+        "retry_of": rows_of([each for each in above if each.pk == task.forked_from]),
+        "retries": rows_of(retries),
+        "children": rows_of(children[:_RELATIVES]),
         "has_more_children": len(children) > _RELATIVES,
     }
 

@@ -12,7 +12,7 @@ from django.template.loader import render_to_string
 
 from supervision.kernel import ownership, sight
 from supervision.kernel.models import Task
-from supervision.pages.describing import describe, title_of, whys_of
+from supervision.pages.describing import describe, rows_of, title_of
 from supervision.pages.filters import TaskFilter
 from supervision.pages.responses import or_not_found, own_page
 from supervision.showing import downloads
@@ -36,7 +36,7 @@ def tasks(request: HttpRequest) -> HttpResponse:
     chosen = {name: value for name, value in request.GET.items() if value and name in filters.filters}
     context = {
         "filter": filters,
-        "rows": [{"task": task, "why": why} for task, why in zip(shown, whys_of(shown), strict=True)],
+        "rows": rows_of(shown),
         "is_filtered": bool(chosen),
         "waiting": ownership.tasks_of(request.user).awaiting_answer()[:_COUNTED].count(),
         "is_newest": not before.int,

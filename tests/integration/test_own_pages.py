@@ -223,7 +223,7 @@ def test_what_is_anns_never_appears_to_bob(ann: User, bob: User) -> None:
 
 
 def test_owners_see_no_secret_no_machine_and_no_payload(ann: User) -> None:
-    task = start("own.order", {"what": "tea", "token": "s3cr3t-token"}, owner=ann)
+    task = start("own.order", {"what": "tea", "token": "s3cr3t-token"}, owner=ann, subject="of s3cr3t-token")
     lease.take(task.pk, 0, lease.Worker("secret-host.internal:7", "h", 1))
     lease.park(task.pk, 1, "worker_stopping", wake_after=timedelta(0))
     run_until_idle()
@@ -233,6 +233,7 @@ def test_owners_see_no_secret_no_machine_and_no_payload(ann: User) -> None:
         response = client.get(page_of(task, address))
         assert response.status_code == 200
         assert b"s3cr3t" not in response.content
+        assert b"s3cr3t" not in client.get("/work/").content
         assert b"secret-host" not in response.content
         assert b"sv-entry-" not in response.content  # what unfolds an entry's payload
     for what in ("decisions", f"entry-{number}"):  # the control room's
@@ -491,9 +492,10 @@ def test_children_are_shown_to_their_owner(ann: User) -> None:
     task = start("own.family", owner=ann)
     run_until_idle()
     page = signed_in(ann).get(page_of(task)).content.decode()
+    assert "Its part:" in page
     children = Task.objects.filter(parent=task)
     assert len(children) == 2
     for child in children:
         assert page_of(child) in page
-        assert signed_in(ann).get(page_of(child)).status_code == 200
+        assert "Part of:" in signed_in(ann).get(page_of(child)).content.decode()
     assert Question.objects.filter(task__in=children).count() == 2
