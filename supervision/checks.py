@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.apps import AppConfig
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections
+from django.utils.module_loading import import_string
 
 from supervision.conf import settings, unknown_names
 from supervision.engines import registry
@@ -80,6 +82,37 @@ def check_settings(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
                 id="supervision.E003",
             )
         )
+    return found
+
+
+@register("supervision")
+def check_people(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
+    """The functions that say who sees what can be imported, and the rates of the API can be read."""
+    found: list[CheckMessage] = []
+    for name in ("OWNERS", "VISIBLE_TASKS"):
+        try:
+            path = getattr(settings, name)
+            is_function = not path or callable(import_string(path))
+        except ImportError:
+            is_function = False
+        if not is_function:
+            found.append(
+                Error(
+                    f"SUPERVISION[{name!r}] is {path!r}, which is no function.",
+                    hint="Give the dotted path of one, like 'shop.people.organisations_of'.",
+                    id="supervision.E011",
+                )
+            )
+    for name in ("API_READS", "API_WRITES"):
+        rate = getattr(settings, name)
+        if rate is not None and not re.fullmatch(r"[1-9]\d*/(s|m|h|d)[a-z]*", str(rate)):
+            found.append(
+                Error(
+                    f"SUPERVISION[{name!r}] is {rate!r}, which is no rate.",
+                    hint="Say for example '120/min' or '1000/hour', or None for no bound.",
+                    id="supervision.E012",
+                )
+            )
     return found
 
 

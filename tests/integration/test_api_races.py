@@ -121,7 +121,7 @@ def test_a_page_of_the_log_is_exact_while_entries_are_written(threads: ThreadPoo
             lease.checkpoint(running.pk, running.lease)
 
     writer = threads.submit(in_thread, write)
-    totals = []
+    totals: list[int] = []
     try:
         while len(totals) < 50 or totals[-1] < totals[0] + 100:
             page = caller.get(f"tasks/{running.pk}/log/", size=20).json()
