@@ -10,7 +10,7 @@ from supervision.kernel import log
 from supervision.kernel.models import LogEntry, Task
 from supervision.showing.texts import excerpt
 
-_MACHINES = frozenset({"task_taken", "task_parked", "task_checkpointed", "children_ended"})
+MACHINES = frozenset({"task_taken", "task_parked", "task_checkpointed", "children_ended"})
 """Events whose actor is a worker, not a person."""
 
 _WHOLE = 10_000
@@ -42,7 +42,7 @@ def _line(entry: LogEntry, for_operators: bool) -> dict[str, Any]:
         "number": str(entry.sequence_num),
         "times": 1,
         "event": wording.event(entry.event),
-        "actor": entry.actor_ref if for_operators or entry.event not in _MACHINES else "",
+        "actor": entry.actor_ref if for_operators or entry.event not in MACHINES else "",
         "message": shown,
         "note": note,
         "details": details,
