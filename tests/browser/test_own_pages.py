@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import override_settings
+from django.test import Client, override_settings
 from django.urls import reverse
 
 from supervision.engines import start
@@ -158,3 +158,22 @@ def test_no_own_page_is_wider_than_its_window_breaks_the_policy_or_runs_markup(
         wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wider <= 0, (address, width, wider)
         shoot(page, f"own-{width}-{number}")
+
+
+def test_own_pages_work_without_script(browser: Any, live_server: Any, ann: User) -> None:
+    task = asked(ann)
+    client = Client()
+    client.force_login(ann)
+    context = browser.new_context(base_url=live_server.url, java_script_enabled=False)
+    context.add_cookies([{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": live_server.url}])
+    page = context.new_page()
+    page.goto(page_of(task))
+    page.get_by_label("small").check()
+    page.get_by_role("button", name="Answer").click()
+    see(page, "Your answer was recorded.")
+    page.get_by_text("Cancel…").click()
+    page.locator("#sv-why-cancel").fill("no more tea")
+    page.get_by_role("button", name="Cancel").click()
+    see(page, "being cancelled: a worker lets it clean up first")
+    context.close()
+    assert fresh(task).ending == "cancelled"
