@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 ANSWER, SIGNAL = "supervision_pages:answer", "supervision_pages:signal"
 PARAMETER = "t"
-_LONGEST = 2000
+_LONGEST = 8000
+"""Characters of a token: more than the longest name and key make."""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,12 @@ What didn't happen is told on the fresh page, with the status that says why; not
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
@@ -24,8 +28,21 @@ LONGEST_NOTE = 2000
 _VIA = "page"
 
 
-@own_page("POST")
-@or_not_found
+def _posted(view: Callable[..., HttpResponse | None]) -> Callable[..., HttpResponseBase]:
+    """What acts is POSTed. Who comes by GET had to sign in between, or reloads what they were answered: to the page."""
+    act = or_not_found(view)
+
+    @wraps(view)
+    def respond(request: HttpRequest, pk: str, **route: str) -> HttpResponseBase:
+        if request.method == "POST":
+            return act(request, pk, **route)
+        messages.info(request, _("Nothing was changed. Look at it, then click again."), fail_silently=True)
+        return HttpResponseRedirect(reverse("supervision_pages:task", args=[pk]))
+
+    return own_page("GET", "HEAD", "POST")(respond)
+
+
+@_posted
 def act(request: HttpRequest, pk: str, name: str) -> HttpResponse | None:
     """Pause, resume, cancel, expire, retry."""
     task, verb = sight.find_task(request.user, pk), VERBS.get(name)
@@ -46,8 +63,7 @@ def act(request: HttpRequest, pk: str, name: str) -> HttpResponse | None:
     return HttpResponseRedirect(reverse("supervision_pages:task", args=[result.pk]))
 
 
-@own_page("POST")
-@or_not_found
+@_posted
 def answer(request: HttpRequest, pk: str, question: str) -> HttpResponse | None:
     """Answers a question of the task, or votes on it."""
     task = sight.find_task(request.user, pk)

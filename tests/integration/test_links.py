@@ -254,6 +254,13 @@ def test_without_an_address_of_the_site_no_link_is_made(ann: User, settings: Any
         question.task.signal_url("x")
 
 
+def test_the_longest_name_and_key_come_back(ann: User) -> None:
+    url = asked(ann).task.signal_url("\N{SNOWMAN WITHOUT SNOW}\N{GRINNING FACE}" * 100, key="\N{GRINNING FACE}" * 180)
+    link = links.read_signal(url.partition("?t=")[2])
+    assert link is not None
+    assert (len(link.name), len(link.key)) == (200, 180)
+
+
 @pytest.mark.parametrize(("name", "key"), [("", ""), ("x" * 201, ""), ("a\x00", ""), ("x", "y" * 181)])
 def test_a_signal_url_of_a_name_that_none_can_have_is_refused(name: str, key: str, ann: User) -> None:
     with pytest.raises(NotStorable):

@@ -136,12 +136,26 @@ def test_nobody_is_sent_to_sign_in_whatever_the_address(route: str, ann: User) -
 def test_a_method_that_is_none_of_the_routes_is_405_before_anything_is_looked_up(route: str, ann: User) -> None:
     mine = asked(ann)
     method, rest = LOOK_UP[route]
-    wrong = "GET" if method == "POST" else "POST"
+    wrong = "PUT" if method == "POST" else "POST"
     for raw in [mine.pk, uuid4(), "nonsense"]:
         with CaptureQueriesContext(connection) as queries:
             response = signed_in(ann).generic(wrong, f"/work/{raw}/{rest.format(question=uuid4())}")
         assert response.status_code == 405
         assert not [each for each in queries if "supervision_task" in each["sql"]]
+    assert fresh(mine).generation == mine.generation
+
+
+def test_who_comes_to_a_form_by_get_is_led_to_its_page_and_nothing_is_done(ann: User) -> None:
+    """As after having had to sign in for a click."""
+    mine = asked(ann)
+    client = signed_in(ann)
+    for raw in [mine.pk, uuid4(), "nonsense"]:
+        for rest in ("act/cancel/", "act/nonsense/", f"questions/{pending(mine).pk}/"):
+            with CaptureQueriesContext(connection) as queries:
+                response = client.get(f"/work/{raw}/{rest}")
+            assert (response.status_code, response["Location"]) == (302, f"/work/{raw}/")
+            assert not [each for each in queries if "supervision_task" in each["sql"]]
+    assert "Nothing was changed. Look at it" in client.get(page_of(mine)).content.decode()
     assert fresh(mine).generation == mine.generation
 
 
