@@ -3,14 +3,15 @@ there."""
 
 from django.urls import path
 
-from supervision.pages import acting, answer_link, reading, webhook
+from supervision.pages import acting, answering, reading, webhook
 
 app_name = "supervision_pages"
 
 urlpatterns = [
     path("", reading.tasks, name="tasks"),
-    path("answer/", answer_link.answer, name="answer"),
+    path("answer/", answering.answer, name="answer"),
     path("signal/", webhook.receive, name="signal"),
+    path("questions/<str:pk>/", answering.asked, name="asked"),
     path("<str:pk>/", reading.task, name="task"),
     path("<str:pk>/live/", reading.live, name="live"),
     path("<str:pk>/files/<str:number>/", reading.file, name="file"),

@@ -144,7 +144,7 @@ def _text(notice: Notice, question: Question | None, person: Any) -> Text:
         "expires_at": question.expires_at if question else None,
         "reason": masking.mask_values(wording.reason(task.watchdog_stop_reason), task.secrets),
         "failure": masking.mask_values(task.failure, task.secrets),
-        "link": _answer_link(question, person) or _link(task, person),
+        "link": _answer_link(question, person) or _link(task, question, person),
     }
     lines = render_to_string(f"supervision/mail/{notice.kind}.txt", about).strip()
     subject, _newline, body = lines.partition("\n")
@@ -161,14 +161,18 @@ def _answer_link(question: Question | None, person: Any) -> str:
         return ""
 
 
-def _link(task: Task, person: Any) -> str:
-    """To the task's page: the owner's own one for those whose it is, else the control room's."""
-    names = ["admin:supervision_task_change"]
+def _link(task: Task, question: Question | None, person: Any) -> str:
+    """To the task's page, the control room's for staff, the owner's own; for others to the question alone."""
+    places = [("admin:supervision_task_change", task.pk)]
     if ownership.is_theirs(person, task):
-        names.insert(1 if person.is_staff else 0, "supervision_pages:task")
-    for name in names if settings.BASE_URL else ():
+        places.append(("supervision_pages:task", task.pk))
+    elif question is not None:
+        places.append(("supervision_pages:asked", question.pk))
+    if not person.is_staff:
+        places.reverse()
+    for name, pk in places if settings.BASE_URL else ():
         with suppress(NoReverseMatch):
-            return settings.BASE_URL.rstrip("/") + reverse(name, args=[task.pk])
+            return settings.BASE_URL.rstrip("/") + reverse(name, args=[pk])
     return ""
 
 

@@ -36,7 +36,7 @@ LOOK_UP: dict[str, tuple[str, str]] = {
     "question": ("POST", "questions/{question}/"),
 }
 """Every route that names a task, with its method."""
-OTHERS = {"tasks", "answer", "signal"}
+OTHERS = {"tasks", "asked", "answer", "signal"}
 
 
 @pytest.fixture(autouse=True)
@@ -378,6 +378,27 @@ def test_a_refused_answer_keeps_what_was_typed(ann: User) -> None:
     assert 'value="12"' in page
 
 
+def test_who_may_answer_has_the_questions_page_whosesoever_the_task_is(ann: User) -> None:
+    task = asked(ann, options={"answerable_by": ""})
+    question = pending(task)
+    clerk = signed_in(person("clerk", "answer_question", staff=False))
+    assert clerk.get(page_of(task)).status_code == 404  # the question's is all they see
+    address = f"/work/questions/{question.pk}/"
+    assert "How much tea?" in clerk.get(address).content.decode()
+    eve = signed_in(User.objects.create(username="eve"))
+    for method in ("GET", "POST"):
+        foreign = seen(eve, method, address)
+        assert foreign[0] == 404
+        for raw in [uuid4(), *MALFORMED]:
+            assert seen(eve, method, f"/work/questions/{raw}/") == foreign, raw
+    data = {f"q-{question.pk}-answer": "small"}
+    assert "Your answer was recorded." in clerk.post(address, data).content.decode()
+    question.refresh_from_db()
+    assert (question.answered_by_ref, question.answered_via) == ("clerk", "page")
+    assert clerk.post(address, data).status_code == 409
+    assert Client().post(address, data).status_code == 302
+
+
 def test_owning_is_not_answering(ann: User) -> None:
     """Whoever asked for the work may look at the question, and not answer it, if the author wants somebody else."""
     task = asked(ann, options={"answerable_by": "", "not_by": "asker"})
@@ -513,3 +534,18 @@ def test_children_are_shown_to_their_owner(ann: User) -> None:
         assert page_of(child) in page
         assert "Part of:" in signed_in(ann).get(page_of(child)).content.decode()
     assert Question.objects.filter(task__in=children).count() == 2
+
+
+def test_reading_changes_nothing(ann: User) -> None:
+    task = asked(ann)
+    client = signed_in(ann)
+
+    def rows() -> Any:
+        return [list(model.objects.order_by("pk").values()) for model in (Task, Question, LogEntry)]
+
+    before = rows()
+    for address in ["/work/", "/work/?needs=answer", f"/work/questions/{pending(task).pk}/"]:
+        assert client.get(address).status_code == client.head(address).status_code == 200
+    for _route, (_method, rest) in LOOK_UP.items():
+        client.get(page_of(task, rest.format(question=pending(task).pk)), {"expected_generation": task.generation})
+    assert rows() == before

@@ -1,4 +1,5 @@
-"""What an answer link opens: one question's form, for one person, without signing in. See ``Question.answer_link``."""
+"""One question's form, for one person: who has an answer link (see ``Question.answer_link``), or who has signed in and
+may answer it, whosesoever the task is."""
 
 from __future__ import annotations
 
@@ -20,15 +21,15 @@ from supervision.errors import (
     NotStorable,
     SupervisionError,
 )
-from supervision.kernel import links, masking, questions
+from supervision.kernel import links, masking, questions, sight
 from supervision.kernel.links import AnswerLink
 from supervision.kernel.models import Question, Task
 from supervision.pages.acting import note_in, thanks
-from supervision.pages.responses import page
+from supervision.pages.responses import or_not_found, own_page, page
 from supervision.showing.questions import block_of, bound
 from supervision.showing.tasks import body_label
 
-_VIA = "link"
+_LINK, _PAGE = "link", "page"
 
 
 @login_not_required
@@ -46,9 +47,23 @@ def answer(request: HttpRequest) -> HttpResponse:
     if request.user.is_authenticated and request.user.pk != person.pk:
         said = _("This link is for %(who)s, and you are signed in as somebody else.")
         return _told(request, said % {"who": person.get_username()}, 403)
+    return _served(request, question, task, person, via=_LINK)
+
+
+@own_page("GET", "HEAD", "POST")
+@or_not_found
+def asked(request: HttpRequest, pk: str) -> HttpResponse | None:
+    """A question that the visitor may answer, or whose task is theirs."""
+    found = sight.find_question(request.user, pk)
+    if found is None:
+        return None
+    return _served(request, found, _task_of(found), request.user, via=_PAGE)
+
+
+def _served(request: HttpRequest, question: Question, task: Task, person: Any, *, via: str) -> HttpResponse:
     if request.method == "POST":
-        return _answered(request, question, task, person)
-    return _asked(request, question, task, person)
+        return _answered(request, question, task, person, via)
+    return _show(request, question, task, person)
 
 
 def _rows(link: AnswerLink) -> tuple[Question, Task, Any] | None:
@@ -57,10 +72,14 @@ def _rows(link: AnswerLink) -> tuple[Question, Task, Any] | None:
     person = get_user_model()._default_manager.filter(pk=link.person).first()
     if question is None or person is None or not person.is_active:
         return None
-    return question, Task.objects.using(settings.DATABASE).with_clock().get(pk=question.task_id), person
+    return question, _task_of(question), person
 
 
-def _asked(
+def _task_of(question: Question) -> Task:
+    return Task.objects.using(settings.DATABASE).with_clock().get(pk=question.task_id)
+
+
+def _show(
     request: HttpRequest, question: Question, task: Task, person: Any, form: Any = None, notice: str = "",
     status: int = 200,
 ) -> HttpResponse:  # fmt: skip
@@ -76,16 +95,16 @@ def _asked(
     return _kept_secret(render(request, "supervision/pages/answer.html", context, status=status))
 
 
-def _answered(request: HttpRequest, question: Question, task: Task, person: Any) -> HttpResponse:
+def _answered(request: HttpRequest, question: Question, task: Task, person: Any, via: str) -> HttpResponse:
     form = bound(question, task.secrets, request)
     try:
-        said = questions.answer(question.pk, form, by=person, via=_VIA, note=note_in(request))
+        said = questions.answer(question.pk, form, by=person, via=via, note=note_in(request))
     except (InvalidAnswer, NotStorable) as refusal:
         if isinstance(refusal, NotStorable):
             form.add_error(None, str(refusal))
-        return _asked(request, question, task, person, form, status=422)
+        return _show(request, question, task, person, form, status=422)
     except Busy as refusal:
-        return _asked(request, question, task, person, form, str(refusal), 503)
+        return _show(request, question, task, person, form, str(refusal), 503)
     except NotEntitled as refusal:
         return _told(request, str(refusal), 403)
     except (AlreadyAnswered, AlreadyVoted) as refusal:
