@@ -541,7 +541,8 @@ def test_reading_changes_nothing(ann: User) -> None:
     client = signed_in(ann)
 
     def rows() -> Any:
-        return [list(model.objects.order_by("pk").values()) for model in (Task, Question, LogEntry)]
+        models: list[Any] = [Task, Question, LogEntry]
+        return [list(model.objects.order_by("pk").values()) for model in models]
 
     before = rows()
     for address in ["/work/", "/work/?needs=answer", f"/work/questions/{pending(task).pk}/"]:
