@@ -7,6 +7,7 @@ from typing import Any
 
 import django_filters
 from django import forms
+from django.db.models.functions import Collate, Upper
 from django.utils.translation import gettext as _
 from django_filters.fields import IsoDateTimeField
 from drf_spectacular.utils import OpenApiParameter
@@ -14,10 +15,11 @@ from drf_spectacular.utils import OpenApiParameter
 from supervision.api import problems
 from supervision.api.view import unknown_field
 from supervision.kernel.models import Task, TaskQuerySet
-from supervision.kernel.states import State
+from supervision.kernel.states import Reason, State, first_word
 
 _YES_NO = (("true", "true"), ("false", "false"))
 ORDERINGS = ("-created_at", "created_at", "-state_changed_at", "state_changed_at")
+_ALL = 10**12
 _PAGING = ("cursor", "page_size")
 
 
@@ -38,9 +40,9 @@ class Moment(django_filters.IsoDateTimeFilter):  # type: ignore[misc]
 
 class TaskFilter(django_filters.FilterSet):  # type: ignore[misc]
     state = django_filters.MultipleChoiceFilter(field_name="current_state", choices=State.choices)
-    reason = django_filters.CharFilter(field_name="watchdog_stop_reason", lookup_expr="startswith")
+    reason = django_filters.CharFilter(method="filter_reason")
     body = django_filters.CharFilter()
-    subject = django_filters.CharFilter(lookup_expr="istartswith")
+    subject = django_filters.CharFilter(method="filter_subject")
     created_after = Moment(field_name="created_at", lookup_expr="gte")
     created_before = Moment(field_name="created_at", lookup_expr="lt")
     changed_after = Moment(field_name="state_changed_at", lookup_expr="gte")
@@ -54,6 +56,17 @@ class TaskFilter(django_filters.FilterSet):  # type: ignore[misc]
     class Meta:
         model = Task
         fields: tuple[str, ...] = ()
+
+    def filter_reason(self, tasks: TaskQuerySet, name: str, value: str) -> TaskQuerySet:
+        words = [first_word(value)] if ":" in value else [word for word in Reason if word.startswith(value)]
+        found = tasks.filter(watchdog_stop_reason__startswith=value)
+        return found.for_reasons(*words) if words else found  # by the index of first words
+
+    def filter_subject(self, tasks: TaskQuerySet, name: str, value: str) -> TaskQuerySet:
+        folded = tasks.exclude(subject="").alias(_folded=Collate(Upper("subject"), "C"))  # exactly as the index has it
+        found = folded.filter(_folded__startswith=value.upper()).order_by().values("pk")
+        # A limit that is none, or the planner would rather read all tasks, newest first, than look for a few.
+        return tasks.filter(pk__in=found[:_ALL])
 
     def filter_needs_answer(self, tasks: TaskQuerySet, name: str, value: str) -> TaskQuerySet:
         asking = Task.objects.awaiting_answer().values("pk")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from django.contrib.auth.mixins import LoginRequiredMixin
@@ -29,8 +30,10 @@ class SchemaView(ApiView):
         return Response(described(reverse("supervision_api:tasks").removesuffix("tasks/")))
 
 
+@lru_cache(maxsize=4)
 def described(mounted_at: str) -> dict[str, Any]:
-    """The OpenAPI description of the API as it is mounted there; the same for everybody."""
+    """The OpenAPI description of the API as it is mounted there; the same for everybody, and made once: its settings
+    are drf-spectacular's own for that moment."""
     with patched_settings(
         {
             "TITLE": "Supervised work", "VERSION": __version__, "SERVERS": [{"url": mounted_at}],

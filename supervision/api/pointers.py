@@ -65,6 +65,7 @@ class RepointedSerializer(serializers.Serializer[Any]):
     pointer = PointerSerializer()
 
 
+_WIDE = ("run__arguments", "run__locked_decisions", "run__result")
 _FILTERS = ("pipeline", "state", "subject")
 
 
@@ -102,7 +103,7 @@ class VisitsView(ApiView):
         given_query(request, "cursor", "page_size")
         visits = Visit.objects.using(settings.DATABASE).filter(pointer_id=pointer.pk)
         cursor = Cursor()
-        rows = visits.filter(run__in=sight.readable(request.user)).select_related("run")
+        rows = visits.filter(run__in=sight.readable(request.user)).select_related("run").defer(*_WIDE)
         page = cursor.of(self, rows, ordering="-sequence_num")
         return cursor.get_paginated_response(VisitSerializer(page, many=True).data)
 
@@ -135,7 +136,7 @@ class RepointView(ApiView):
 
 def _readable(user: Any) -> PointerQuerySet:
     """Those whose run exists for the person; staff need the permission to view pointers as well."""
-    pointers = Pointer.objects.using(settings.DATABASE).select_related("run")
+    pointers = Pointer.objects.using(settings.DATABASE).select_related("run").defer(*_WIDE)
     if sight.is_overseer(user) and not user.has_perm("supervision.view_pointer"):
         return pointers.filter(run__in=ownership.tasks_of(user))
     return pointers.filter(run__in=sight.readable(user))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import Case, F, JSONField, Value, When
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -191,3 +192,11 @@ def secrets_of(task: Task) -> list[str]:
     if not task.sensitive:
         return []
     return masking.secrets_of(getattr(task, "secret_arguments", None) or task.arguments, task.sensitive)
+
+
+def where_secret(path: str = "") -> Case:
+    """The arguments of tasks that have secrets, to mask those; None for the others, so that lists stay light."""
+    return Case(
+        When(**{f"{path}sensitive": []}, then=Value(None, JSONField())), default=F(f"{path}arguments"),
+        output_field=JSONField(),
+    )  # fmt: skip

@@ -15,7 +15,7 @@ from supervision.api import problems
 from supervision.api.described import CURSOR, answers, page_of, route
 from supervision.api.fields import Strict, Text
 from supervision.api.paging import Cursor
-from supervision.api.shown import LogSerializer, QuestionSerializer, SignalSerializer
+from supervision.api.shown import LogSerializer, QuestionSerializer, SignalSerializer, where_secret
 from supervision.api.values import answer_for
 from supervision.api.view import ApiView, given, given_query, whole
 from supervision.conf import settings
@@ -135,12 +135,14 @@ def _page(view: ApiView, request: Request, rows: Any) -> Response:
             raise problems.invalid(status=_("It must be one of %(k)s.") % {"k": ", ".join(Question.Status.values)})
         rows = rows.filter(status=status)
     cursor = Cursor()
-    page = cursor.of(view, rows.select_related("task").defer("task__locked_decisions", "task__result"))
+    light = rows.select_related("task").defer("task__arguments", "task__locked_decisions", "task__result")
+    page = cursor.of(view, light.annotate(secret_arguments=where_secret("task__")))
     pending = [each.pk for each in page if each.status == Question.Status.PENDING]
     mine = entitlement.answerable(Question.objects.using(settings.DATABASE).filter(pk__in=pending), request.user)
     allowed = set(mine.values_list("pk", flat=True))
     for question in page:
         question.can_answer = question.pk in allowed
+        question.task.secret_arguments = question.secret_arguments
     return cursor.get_paginated_response(QuestionSerializer(page, many=True).data)
 
 

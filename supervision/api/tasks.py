@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Case, Exists, F, JSONField, OuterRef, Value, When
+from django.db.models import Exists, OuterRef
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter
@@ -17,7 +17,7 @@ from supervision.api.described import CURSOR, answers, page_of, route
 from supervision.api.fields import Strict, Text
 from supervision.api.gate import tag
 from supervision.api.paging import Cursor
-from supervision.api.shown import TaskDetailSerializer, TaskSerializer
+from supervision.api.shown import TaskDetailSerializer, TaskSerializer, where_secret
 from supervision.api.values import arguments_for
 from supervision.api.view import ApiView, given, given_query, whole
 from supervision.conf import settings
@@ -124,11 +124,8 @@ def detail(user: Any, task: Task) -> dict[str, Any]:
 def listed(tasks: TaskQuerySet) -> TaskQuerySet:
     """With all that ``TaskSerializer`` shows, in one query; wide columns are read where they hold secrets only."""
     asked = Question.objects.using(settings.DATABASE).filter(task=OuterRef("pk")).pending()
-    secret = Case(
-        When(sensitive=[], then=Value(None, JSONField())), default=F("arguments"), output_field=JSONField()
-    )  # fmt: skip
     rows = tasks.with_clock().select_related("heartbeat").defer("arguments", "locked_decisions", "result")
-    return rows.annotate(needs_answer=Exists(asked), secret_arguments=secret)
+    return rows.annotate(needs_answer=Exists(asked), secret_arguments=where_secret())
 
 
 def _public(name: str) -> Body:

@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from supervision.kernel.models import LogEntry
 from tests.integration import rows
+from tests.integration.admin_work import person
 from tests.integration.api_work import Caller, customer
 from tests.integration.test_admin_scale import _READ, faults
 from tests.scale import fill, long_log
@@ -60,6 +61,11 @@ def test_a_customers_lists_are_found_by_index_among_everybodys() -> None:
     paths = ("tasks/", "tasks/?state=parked", "tasks/?needs_answer=true", "tasks/?dead_letter=true",
              "tasks/?reason=awaiting", "tasks/?subject=order", "tasks/?ordering=state_changed_at", "questions/",
              "questions/?status=pending", "pointers/")  # fmt: skip
-    for caller, few in ((Caller(ann), paths), (Caller(other), ("tasks/", "tasks/?dead_letter=true"))):
+    staff = ("tasks/", "tasks/?dead_letter=true", "tasks/?needs_answer=true", "tasks/?state=running",
+             "tasks/?reason=retries_exhausted", "tasks/?reason=sleep", "tasks/?reason=cancelled:alice",
+             "tasks/?subject=nothing", "tasks/?body=nothing", "questions/?status=pending",
+             "questions/")  # fmt: skip
+    viewer = Caller(person("viewer", "view_task"))
+    for caller, few in ((Caller(ann), paths), (Caller(other), ("tasks/", "tasks/?dead_letter=true")), (viewer, staff)):
         whole = [fault for path in few for fault in wasteful(caller, path)]
         assert whole == [], "\n\n".join(whole)

@@ -158,6 +158,17 @@ def test_a_canary_never_appears_in_what_another_owner_is_told() -> None:
     assert caller.get("tasks/", subject="canary").json()["results"][0]["owner"] == f"user:{bob['owner'].pk}"
 
 
+def test_reading_changes_nothing() -> None:
+    ann = world("ann")
+    before = rows_of_everything()
+    caller = Caller(ann["owner"])
+    for name, method, kind, _data in ITEMS:
+        address = API + path_of(name, ann[kind])
+        assert caller.client.get(address).status_code == (200 if method == "GET" else 405), name
+        assert caller.client.head(address).status_code == (200 if method == "GET" else 405), name
+    assert rows_of_everything() == before
+
+
 ALLOWED = {
     "viewer": ("view_task", "view_pointer"),
     "pauser": ("view_task", "pause_task"),

@@ -429,6 +429,7 @@ def test_the_list_is_filtered_by_its_form_and_bad_values_are_said(ann: User) -> 
     assert found("") == {"own.order", "admin.fail", "own.both"}
     page = client.get("/work/").content.decode()
     assert "It failed." in page
+    assert "Été 7" in page
     assert "whose" not in page  # for those who see others' only
     assert found("needs=answer") == {"own.order"}
     assert found("needs=resume") == {"own.both"}
