@@ -14,6 +14,7 @@ from django.utils.module_loading import import_string
 
 from supervision.conf import settings, unknown_names
 from supervision.engines import registry
+from supervision.kernel import links
 from supervision.worker import postman
 
 TRIGGERS = frozenset(
@@ -69,6 +70,14 @@ def check_settings(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
                 f"SUPERVISION['NOTIFY'] names channels that nobody registered: {', '.join(unknown)}.",
                 hint=f"Known: {', '.join(postman.channels())}. Others are registered by @channel in a supervised.py.",
                 id="supervision.E010",
+            )
+        )
+    if settings.ANSWER_LINKS and (why := links.why_impossible()):
+        found.append(
+            Warning(
+                f"SUPERVISION['ANSWER_LINKS'] is on, but no notice can carry one: {why}.",
+                hint="Set BASE_URL, and include the pages' urls.",
+                id="supervision.W012",
             )
         )
     if settings.DATABASE not in django_settings.DATABASES:

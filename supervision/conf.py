@@ -56,7 +56,12 @@ class Settings:
     WARN_BEFORE: timedelta | None = timedelta(days=1)
     """Those who may answer are warned so long before a question expires. None: never."""
     BASE_URL: str = ""
-    """Where the site is, for links in notices: ``https://example.org``. Empty: no links."""
+    """Where the site is, for links: ``https://example.org``. Empty: none in notices, and no signed ones."""
+    ANSWER_LINK_EXPIRES_AFTER: timedelta = timedelta(days=7)
+    """How long a link by which a person answers one question is good for; the question may expire before."""
+    ANSWER_LINKS: bool = False
+    """Whether notices of questions carry such a link, for the person whom they are sent to. It works without signing
+    in: whoever reads that mail can answer."""
 
     MAX_ARGUMENTS_BYTES: int = 256 * 1024
     MAX_DECISIONS_BYTES: int = 48 * 1024

@@ -206,6 +206,16 @@ class AlreadyVoted(SupervisionError):
         super().__init__(_("You have voted on this question already (%(vote)s).") % {"vote": said})
 
 
+class LinkImpossible(SupervisionError):
+    """A signed link was asked for, and the project doesn't say where its pages are."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            _("No link can be made: %(why)s. Links lead to the pages of supervision.pages, at SUPERVISION['BASE_URL'].")
+            % {"why": why}
+        )
+
+
 # --- holds ------------------------------------------------------------------------------------------------------------
 
 

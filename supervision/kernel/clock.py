@@ -4,6 +4,9 @@ Both functions add ``supervision.clock_shift`` (a session setting, empty in prod
 ``now()`` of PostgreSQL is banned: in a caller's long transaction it stands still and accepts what has expired.
 """
 
+from datetime import datetime
+from uuid import UUID
+
 from django.db.models import DateTimeField, Func
 
 
@@ -22,3 +25,8 @@ class Clock(Func):
     function = "supervision_clock_v1"
     arity = 0
     output_field = DateTimeField()
+
+
+def first_id(moment: datetime) -> UUID:
+    """The least id that a row created at that moment can have: an id begins with its time."""
+    return UUID(int=max(0, int(moment.timestamp() * 1000)) << 80)
