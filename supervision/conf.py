@@ -39,6 +39,11 @@ class Settings:
     RECONNECT_SECONDS: float = 60.0
     """How long a worker that lost its database tries to park its task before it leaves the task to the reaper."""
 
+    SCHEDULE_GRACE_SECONDS: float = 60.0
+    """A scheduled run that starts less late than this was not missed: what a deploy takes."""
+    SCHEDULE_CATCH_UP: int = 100
+    """With ``missed="all"`` a schedule catches up at most so many of its latest times at once."""
+
     HEALTH_LATE_SECONDS: float = 30.0
     """From when on the health check finds a cluster, a tick, a due task or an expiry late."""
     HEALTH_BACKLOG_SECONDS: float = 900.0

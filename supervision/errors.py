@@ -112,6 +112,16 @@ class UnknownBody(SupervisionError):
         )
 
 
+class ScheduleNotFound(SupervisionError):
+    """There is no schedule of that name."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        super().__init__(
+            _("There is no schedule “%(name)s”. Known: %(known)s.")
+            % {"name": name, "known": ", ".join(known) or _("none")}
+        )
+
+
 class InvalidArguments(SupervisionError):
     """The arguments don't fit the body's signature."""
 

@@ -4,7 +4,17 @@ Both functions add ``supervision.clock_shift`` (a session setting, empty in prod
 ``now()`` of PostgreSQL is banned: in a caller's long transaction it stands still and accepts what has expired.
 """
 
+from datetime import datetime
+
 from django.db.models import DateTimeField, Func
+
+from supervision.kernel import sql
+
+
+def now() -> datetime:
+    """The time of this very statement, for what is judged in Python. After a lock, ask again."""
+    moment: datetime = sql.run("SELECT supervision_now_v1()", {})[0][0]
+    return moment
 
 
 class Now(Func):

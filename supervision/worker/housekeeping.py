@@ -1,4 +1,4 @@
-"""What a cluster does about its tasks beside running them: the tick, dead processes, and django-q2's schedules."""
+"""What a cluster does about its tasks beside running them: the tick, dead processes, and schedules."""
 
 import contextlib
 import logging
@@ -19,6 +19,7 @@ from supervision.conf import settings
 from supervision.kernel import reaping
 from supervision.kernel.identity import host_identity
 from supervision.worker.presence import Presence
+from supervision.worker.scheduling import start_due
 from supervision.worker.tick import tick
 from supervision.worker.trouble import Trouble
 
@@ -117,6 +118,9 @@ class Housekeeping(threading.Thread):
                 )
 
     def _schedule(self) -> None:
+        """Ours are looked at with each tick, django-q2's own as often as it does itself."""
+        if Conf.SCHEDULER:
+            start_due()
         if self._broker is not None and time.monotonic() >= self._schedule_at:
             self._schedule_at = time.monotonic() + self.SCHEDULE_SECONDS
             scheduler(broker=self._broker)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import django
@@ -25,6 +25,8 @@ from supervision.kernel.question_form import Ask  # noqa: E402
 from supervision.kernel.states import LIVE, State  # noqa: E402
 from supervision.testing import run_until_idle, travel  # noqa: E402
 from supervision.worker.drive import drive_one  # noqa: E402
+from supervision.worker.schedules import schedule  # noqa: E402
+from supervision.worker.scheduling import start_due  # noqa: E402
 from tests.crash import bodies  # noqa: E402, F401 - registers them
 
 ANSWER = "blue"
@@ -69,6 +71,13 @@ def notify() -> None:
             for notice in notices.claim(10):
                 notices.delivered(notice, "test ann")
                 notices.settle(notice)
+
+
+def run_schedule(name: str) -> int:
+    """Of a schedule that says each time anew when it begins: only its runs' keys tell what was started."""
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    schedule(name, "crash.story", every=timedelta(minutes=32_767), first_run=begin)
+    return start_due()
 
 
 def recover(*tasks: str) -> None:
@@ -127,6 +136,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "prune": lambda pk: [str(each) for each in retention.prune(pk)],
     "notice": lambda pk: notify(),
     "erase": lambda pk: retention.erase(pk, by="ann"),
+    "schedule": run_schedule,
     "recover": recover,
     "stale": stale,
 }

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db.models import F
+from django.db.models import F, Q
 from django.test import override_settings
 
 from supervision.engines import start
@@ -126,6 +126,7 @@ SCENARIOS: dict[str, Scenario] = {
                                                "task_completed"], result="400 EUR"),
     "fork": Scenario(completed, "fork", STORY),
     "notice": Scenario(announced, "notice", STORY),
+    "schedule": Scenario(lambda: None, "schedule", STORY),
     "prune": Scenario(completed, "prune", [], result=None, state=""),
 }  # fmt: skip
 
@@ -144,7 +145,7 @@ def test_a_crash_around_the_commit_is_recovered_by_a_fresh_process(child: Any, n
     for moment in MOMENTS:  # side by side: two tasks, two processes
         tasks[moment] = scenario.prepare()
         arguments = scenario.arguments if tasks[moment] is None else (str(tasks[moment]), *scenario.arguments)
-        if verb == "create":
+        if verb in ("create", "schedule"):
             arguments = (moment,)
         dying[moment] = child(scenario.verb, *arguments, crash_at=f"{verb}:{moment}@{count or 1}"), arguments
     recoveries = []
@@ -161,7 +162,7 @@ def test_a_crash_around_the_commit_is_recovered_by_a_fresh_process(child: Any, n
 
 
 def _created(key: str) -> UUID:
-    return Task.objects.get(idempotency_key=key).pk
+    return Task.objects.get(Q(idempotency_key=key) | Q(subject=key)).pk
 
 
 def _assert_as_if_nothing_had_happened(scenario: Scenario, verb: str, pk: UUID) -> None:
