@@ -12,6 +12,7 @@ from django.db import connections
 
 from supervision.conf import settings, unknown_names
 from supervision.engines import registry
+from supervision.kernel import ages
 from supervision.worker import postman
 
 TRIGGERS = frozenset(
@@ -62,6 +63,14 @@ def check_settings(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
                 id="supervision.E010",
             )
         )
+    found += [
+        Error(
+            f"SUPERVISION['RETENTION'] has a wrong age for {body!r}: {error}",
+            hint="Say '90d', a timedelta, or None for ever; the body '*' stands for all others.",
+            id="supervision.E011",
+        )
+        for body, error in ages.wrong_ages()
+    ]
     if settings.DATABASE not in django_settings.DATABASES:
         found.append(
             Error(

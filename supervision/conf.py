@@ -3,6 +3,7 @@
 A value is read when it is used, so ``override_settings(SUPERVISION={...})`` works in tests.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -62,6 +63,10 @@ class Settings:
     """Those who may answer are warned so long before a question expires. None: never."""
     BASE_URL: str = ""
     """Where the site is, for links in notices: ``https://example.org``. Empty: no links."""
+
+    RETENTION: Mapping[str, str | timedelta | None] = {}
+    """How long ``supervision_prune`` keeps ended tasks of a body, or of all others (``"*"``), after their end:
+    ``{"reports.build": "30d", "billing.charge": None, "*": "1y"}``. None: for ever."""
 
     MAX_ARGUMENTS_BYTES: int = 256 * 1024
     MAX_DECISIONS_BYTES: int = 48 * 1024

@@ -132,6 +132,13 @@ class InvalidArguments(SupervisionError):
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
+class ArchiveUnusable(SupervisionError):
+    """The archive's file can't be added to. Nothing was written to it, and nothing removed from the tables."""
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(_("%(path)s can't be used as the archive: %(why)s.") % {"path": path, "why": why})
+
+
 class NotStorable(SupervisionError):
     """A value that jsonb can't hold, or that is no JSON at all. ``place`` is a path like ``rows[3].name``."""
 

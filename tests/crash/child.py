@@ -15,6 +15,7 @@ import django
 
 django.setup()
 
+from django.core.management import call_command  # noqa: E402
 from django.db import DatabaseError, connection  # noqa: E402
 
 from supervision.engines import retry, start  # noqa: E402
@@ -136,6 +137,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "prune": lambda pk: [str(each) for each in retention.prune(pk)],
     "notice": lambda pk: notify(),
     "erase": lambda pk: retention.erase(pk, by="ann"),
+    "archive": lambda pk, path: call_command("supervision_prune", "--older-than=0d", "--archive", path, verbosity=0),
     "schedule": run_schedule,
     "recover": recover,
     "stale": stale,

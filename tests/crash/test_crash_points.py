@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -127,6 +128,7 @@ SCENARIOS: dict[str, Scenario] = {
     "fork": Scenario(completed, "fork", STORY),
     "notice": Scenario(announced, "notice", STORY),
     "schedule": Scenario(lambda: None, "schedule", STORY),
+    "archive": Scenario(completed, "archive", [], result=None, state=""),
     "prune": Scenario(completed, "prune", [], result=None, state=""),
 }  # fmt: skip
 
@@ -137,7 +139,7 @@ def test_every_crash_point_has_a_scenario() -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_crash_around_the_commit_is_recovered_by_a_fresh_process(child: Any, name: str) -> None:
+def test_a_crash_around_the_commit_is_recovered_by_a_fresh_process(child: Any, name: str, tmp_path: Path) -> None:
     scenario = SCENARIOS[name]
     verb, _, count = name.partition("@")
     tasks: dict[str, UUID | None] = {}
@@ -147,6 +149,8 @@ def test_a_crash_around_the_commit_is_recovered_by_a_fresh_process(child: Any, n
         arguments = scenario.arguments if tasks[moment] is None else (str(tasks[moment]), *scenario.arguments)
         if verb in ("create", "schedule"):
             arguments = (moment,)
+        if verb == "archive":
+            arguments = (*arguments, str(tmp_path / f"{moment}.jsonl"))
         dying[moment] = child(scenario.verb, *arguments, crash_at=f"{verb}:{moment}@{count or 1}"), arguments
     recoveries = []
     for moment, (process, arguments) in dying.items():
@@ -166,7 +170,7 @@ def _created(key: str) -> UUID:
 
 
 def _assert_as_if_nothing_had_happened(scenario: Scenario, verb: str, pk: UUID) -> None:
-    if verb == "prune":
+    if verb in ("prune", "archive"):
         assert not Task.objects.filter(pk=pk).exists()
         assert not LogEntry.objects.filter(task_id=pk).exists()
         assert Tombstone.objects.filter(task_id=pk).count() == 1
