@@ -129,6 +129,7 @@ DELETE FROM supervision_vote;
 DELETE FROM supervision_question;
 DELETE FROM supervision_signal;
 DELETE FROM supervision_heartbeat;
+DELETE FROM supervision_start;
 DELETE FROM supervision_task;
 COMMIT;
 """

@@ -29,14 +29,11 @@ def _use(settings: Any, kind: str, **options: Any) -> None:
 
 
 def sent(directory: Path) -> list[EmailMessage]:
-    """In the order in which they were sent."""
+    """In the order in which they were sent. A file may hold several: two workers choose the same name at times."""
     files = sorted(directory.glob("*.log"), key=lambda path: path.stat().st_mtime_ns)
-    return [message_from_string(text.rpartition("-" * 79)[0], policy=policy.default) for text in map(_text, files)]
+    texts = [text for file in files for text in file.read_text().split("-" * 79 + "\n")[:-1]]
+    return [message_from_string(text, policy=policy.default) for text in texts]
 
 
 def subjects(directory: Path) -> list[str]:
     return [str(mail["subject"]) for mail in sent(directory)]
-
-
-def _text(path: Path) -> str:
-    return path.read_text()

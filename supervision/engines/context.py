@@ -146,6 +146,8 @@ class Context(Family, Compensating, AtMostOnce, Durable):
         """
         self._go_on()
         self._refuse_in_step("checkpoint")
+        if name:
+            storable.name(name, place="checkpoint", longest=400)
         self._decisions.update(decisions)
         self._record("task_checkpointed", name, {} if note is None else {"note": note})
         self._enter(name or "checkpoint", is_recorded=False)

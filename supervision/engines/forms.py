@@ -11,7 +11,7 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -140,16 +140,34 @@ def dump(value: Any, store: Callable[[File[Any]], StoredFile] | None = None) -> 
 # --- from JSON --------------------------------------------------------------------------------------------------------
 
 
-def load(body: str, hints: Mapping[str, Any], arguments: Mapping[str, Any], *, rows: bool = True) -> dict[str, Any]:
-    """The arguments as the annotations say. InvalidArguments names one that can't be; Failure, in words for people, a
-    row that is gone. ``rows=False`` leaves rows and files alone: a check that asks nothing outside."""
-    return {name: _load(body, name, hints.get(name), value, rows) for name, value in arguments.items()}
+def load(
+    body: str,
+    hints: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    *,
+    rows: bool = True,
+    sensitive: Collection[str] = (),
+) -> dict[str, Any]:
+    """The arguments as the annotations say. InvalidArguments names one that can't be, with its value unless it is
+    ``sensitive``; Failure, in words for people, a row that is gone. ``rows=False`` leaves rows and files alone: a check
+    that asks nothing outside."""
+    try:
+        return {name: _load(name, hints.get(name), value, rows) for name, value in arguments.items()}
+    except _Unfit as unfit:
+        value = "" if unfit.name in sensitive else f"={str(unfit.value)[:100]!r}"
+        raise InvalidArguments(body, f"{unfit.name}{value} is no {unfit.kind}") from None
 
 
-def _load(body: str, name: str, annotation: Any, value: Any, rows: bool) -> Any:
+class _Unfit(Exception):
+    def __init__(self, name: str, value: Any, kind: str) -> None:
+        self.name, self.value, self.kind = name, value, kind
+        super().__init__(name)
+
+
+def _load(name: str, annotation: Any, value: Any, rows: bool) -> Any:
     for each in _alternatives(annotation):
         if typing.get_origin(each) in (list, tuple) and isinstance(value, list) and typing.get_args(each):
-            return [_load(body, name, typing.get_args(each)[0], item, rows) for item in value]
+            return [_load(name, typing.get_args(each)[0], item, rows) for item in value]
         rule = _rule(each)
         if rule is not None and value is not None:
             if not rows and isinstance(each, type) and issubclass(each, Model | File):
@@ -157,8 +175,7 @@ def _load(body: str, name: str, annotation: Any, value: Any, rows: bool) -> Any:
             try:
                 return rule(each, value, name)
             except (ValueError, TypeError, KeyError, InvalidOperation):
-                why = f"{name}={str(value)[:100]!r} is no {getattr(each, '__name__', each)}"
-                raise InvalidArguments(body, why) from None
+                raise _Unfit(name, value, getattr(each, "__name__", str(each))) from None
     return value
 
 

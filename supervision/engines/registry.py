@@ -12,6 +12,7 @@ from django import forms as django_forms
 
 from supervision.engines import forms
 from supervision.errors import InvalidArguments, UnknownBody
+from supervision.kernel.limits import Limit
 
 
 class Engine(Protocol):
@@ -48,6 +49,8 @@ class Body:
     """Parameter -> annotation: what arguments are converted by."""
     form: type[django_forms.Form] | None = None
     """What a person fills in to start one; None: only code starts it."""
+    limit: Limit | None = None
+    """How many run at once, and start in a time."""
 
     @property
     def parameters(self) -> list[str]:
@@ -69,13 +72,13 @@ class Body:
         except TypeError as error:
             raise InvalidArguments(self.name, f"{error}; it takes {takes}") from None
         dumped: dict[str, Any] = forms.dump(dict(arguments))
-        forms.load(self.name, self.hints, dumped, rows=False)
+        forms.load(self.name, self.hints, dumped, rows=False, sensitive=self.sensitive)
         return dumped
 
     def load_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of the row as the annotations say, for the call. Raises InvalidArguments, Failure (a row that
         an argument names is gone)."""
-        return forms.load(self.name, self.hints, arguments)
+        return forms.load(self.name, self.hints, arguments, sensitive=self.sensitive)
 
 
 _bodies: dict[str, Body] = {}
@@ -118,6 +121,17 @@ def known_versions() -> dict[str, int]:
 def drivable() -> list[tuple[str, int]]:
     """(body name, version) of every task that this process can drive to its end."""
     return [(name, version) for name, body in _bodies.items() for version in {body.version, *body.compatible_with}]
+
+
+def limit_of(name: str) -> Limit | None:
+    """The limit of that body; None where it has none, or isn't known here."""
+    body = _bodies.get(name)
+    return body.limit if body else None
+
+
+def has_limits() -> bool:
+    """Whether any body has one."""
+    return any(body.limit for body in _bodies.values())
 
 
 def duplicates() -> list[tuple[str, str, str]]:

@@ -1,5 +1,5 @@
-"""Clusters that announce themselves: which live, and which bodies and queues they know. For the health check alone;
-nothing that decides about a task reads it."""
+"""Clusters that announce themselves: which live, and which bodies and queues they know. For the health check; nothing
+that decides about a task reads it."""
 
 from __future__ import annotations
 
@@ -81,6 +81,13 @@ ON CONFLICT (id) DO UPDATE
    SET queues = excluded.queues, bodies = excluded.bodies, workers = excluded.workers, free = excluded.free,
        beat_at = excluded.beat_at, ticked_at = excluded.ticked_at
 """
+
+
+def knows(body: str, *, within: timedelta) -> bool:
+    """Whether any cluster that was heard of within that time can drive tasks of the body, of whatever version."""
+    alive = Cluster.objects.using(settings.DATABASE).alive(within)
+    return any(name == body for bodies in alive.values_list("bodies", flat=True) for name, _version in bodies)
+
 
 FORGOTTEN_AFTER = timedelta(minutes=15)
 """How long a cluster that was killed is remembered, so that somebody can be told."""

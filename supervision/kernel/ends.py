@@ -11,7 +11,7 @@ from supervision.conf import settings
 from supervision.kernel import crash, notices, sql, storable
 from supervision.kernel.models import Question, Task
 from supervision.kernel.states import DEAD_LETTER_REASONS, Reason, State, first_word
-from supervision.kernel.transition import announce, committing, is_heard, locked, retried, write
+from supervision.kernel.transition import CHANNEL, LOCK, announce, committing, is_heard, locked, retried, write
 
 EVENTS = {
     State.COMPLETED: "task_completed",
@@ -89,47 +89,78 @@ def ask_to_end(
 # none can appear beside it. What it doesn't match is completed the general way, or has lost its lease.
 _COMPLETE = """
 WITH task AS (
-    UPDATE supervision_task
+    UPDATE supervision_task AS task
        SET current_state = 'completed', state_changed_at = supervision_now_v1(), finished_at = supervision_now_v1(),
            watchdog_stop_reason = '', result = %(result)s::jsonb, compensations_outstanding = 0,
            wake_at = NULL, offered_until = NULL, log_length = log_length + 1, generation = generation + 1
      WHERE id = %(task_id)s::uuid AND lease = %(lease)s AND current_state = 'running'
-       AND parent_id IS NULL AND ending = '' AND pause_requested_at IS NULL AND cancel_requested_at IS NULL
+       AND {of_parent} AND ending = '' AND pause_requested_at IS NULL AND cancel_requested_at IS NULL
        AND NOT EXISTS (SELECT 1 FROM supervision_question AS question
-                        WHERE question.task_id = supervision_task.id AND question.status = 'pending')
+                        WHERE question.task_id = task.id AND question.status = 'pending')
        AND NOT EXISTS (SELECT 1 FROM supervision_task AS child
-                        WHERE child.parent_id = supervision_task.id
-                          AND child.current_state IN ('pending', 'running', 'parked'))
-    RETURNING id, lease, body, log_length, generation
+                        WHERE child.parent_id = task.id AND child.current_state IN ('pending', 'running', 'parked'))
+    RETURNING id, lease, body, log_length, generation, parent_id, is_awaited
 ), entry AS (
     INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
-    SELECT id, log_length, 'task_completed', '', '{"reason": ""}', lease, '' FROM task
-)
-SELECT id, body, log_length, generation FROM task
+    SELECT id, log_length, 'task_completed', '', '{{"reason": ""}}', lease, '' FROM task
+){parent}
 """
+_COMPLETE_ALONE = _COMPLETE.format(
+    of_parent="parent_id IS NULL", parent="SELECT id, body, log_length, generation FROM task"
+)
+
+# The same for a child whose parent, locked before it, waits for children: one less; the last one makes it due.
+_COMPLETE_CHILD = _COMPLETE.format(
+    of_parent="""EXISTS (SELECT 1 FROM supervision_task AS parent
+                        WHERE parent.id = task.parent_id AND parent.current_state = 'parked'
+                          AND parent.watchdog_stop_reason = 'awaiting_children')""",
+    parent=f""", parent AS (
+    UPDATE supervision_task AS parent
+       SET children_awaited = children_awaited - 1,
+           wake_at = CASE WHEN children_awaited = 1 THEN supervision_now_v1() ELSE wake_at END,
+           log_length = parent.log_length + CASE WHEN children_awaited = 1 THEN 1 ELSE 0 END
+      FROM task WHERE parent.id = task.parent_id AND task.is_awaited AND children_awaited > 0
+    RETURNING parent.id, parent.body, parent.log_length, parent.generation, parent.lease, children_awaited,
+              task.id AS last
+), woken AS (
+    INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
+    SELECT id, log_length, 'children_ended', '', jsonb_build_object('last', last), lease, ''
+      FROM parent WHERE children_awaited = 0
+    RETURNING pg_notify('{CHANNEL}', '')
+)
+SELECT task.id, task.body, task.log_length, task.generation,
+       parent.id, parent.body, parent.log_length, parent.generation, parent.lease
+  FROM task LEFT JOIN parent ON parent.children_awaited = 0""",  # noqa: S608 - the channel is a constant
+)
 
 
 @retried
-def complete(task_id: UUID | str, lease: int, result: Any = None) -> None:
+def complete(task_id: UUID | str, lease: int, result: Any = None, *, is_child: bool = False) -> None:
     """The body returned: completed with ``result``. What was requested and not observed any more is in the entry.
 
-    One statement where nothing hangs on the task. Raises LeaseLost; NotStorable or TooLarge for a result that can't be
-    kept, having written nothing.
+    One round trip where nothing hangs on the task; for one with a parent if the caller says so (``is_child``). Raises
+    LeaseLost; NotStorable or TooLarge for a result that can't be kept, having written nothing.
     """
     encoded = storable.encode(result, place="result", limit="MAX_RESULT_BYTES")
     crash.point("complete:before_commit")
-    rows = sql.run(
-        _COMPLETE,
-        {"task_id": str(task_id), "lease": lease, "result": None if result is None else encoded},
-    )
+    parameters = {"task_id": str(task_id), "lease": lease, "result": None if result is None else encoded}
+    if is_child:
+        _locked, rows = sql.together((LOCK, parameters), (_COMPLETE_CHILD, parameters))
+    else:
+        rows = sql.run(_COMPLETE_ALONE, parameters)
     if not rows:
         _complete(task_id, lease, result)
         return
     crash.point("complete:after_commit")
+    pk, body, length, generation, *parent = rows[0]
     if is_heard(EVENTS[State.COMPLETED]):
-        pk, body, log_length, generation = rows[0]
-        ended = {"current_state": State.COMPLETED, "generation": generation, "lease": lease, "log_length": log_length}
+        ended = {"current_state": State.COMPLETED, "generation": generation, "lease": lease, "log_length": length}
         announce(Task(pk=pk, body=body, **ended), EVENTS[State.COMPLETED])
+    if any(parent) and is_heard("children_ended"):
+        pk, body, length, generation, parent_lease = parent
+        waits = {"current_state": State.PARKED, "watchdog_stop_reason": Reason.AWAITING_CHILDREN.value}
+        stands = {"generation": generation, "lease": parent_lease, "log_length": length}
+        announce(Task(pk=pk, body=body, **waits, **stands), "children_ended")
 
 
 def _complete(task_id: UUID | str, lease: int, result: Any) -> None:

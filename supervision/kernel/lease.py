@@ -14,9 +14,10 @@ from uuid import UUID
 
 from supervision.errors import LeaseLost
 from supervision.kernel import branches as branching
-from supervision.kernel import crash, sql, storable
+from supervision.kernel import crash, limits, sql, storable
 from supervision.kernel.branches import Branch
 from supervision.kernel.identity import Worker, host_identity
+from supervision.kernel.limits import Limit
 from supervision.kernel.models import Task
 from supervision.kernel.reaping import reap, reap_process
 from supervision.kernel.states import Reason, State
@@ -61,6 +62,7 @@ class Taken:
     version_at_start: int
     replay_from: int
     round: int
+    is_child: bool
     worker: str
     requests: Requests
 
@@ -71,23 +73,26 @@ _TAKE_LOCK = """
 SELECT current_setting('transaction_isolation') FROM supervision_task WHERE id = %(task_id)s::uuid FOR NO KEY UPDATE
 """
 
-# A statement of its own after the lock: its clock is read after the wait, so nothing expired is taken. (Both are sent
-# in one go, so the second can't wait for what Python thinks of the first: it looks at the isolation level itself.)
-_TAKE = """
-WITH task AS (
-    UPDATE supervision_task
-       SET current_state = 'running', watchdog_stop_reason = '', state_changed_at = supervision_now_v1(),
-           started_at = COALESCE(started_at, supervision_now_v1()),
-           lease = lease + 1, wake_at = NULL, offered_until = NULL, log_length = log_length + 1
-     WHERE id = %(task_id)s::uuid AND lease = %(lease)s AND current_state IN ('pending', 'parked')
-       AND wake_at <= supervision_now_v1()
+_MAY_TAKE = """
+           task.id = %(task_id)s::uuid AND task.lease = %(lease)s AND task.current_state IN ('pending', 'parked')
+       AND task.wake_at <= supervision_now_v1()
        AND current_setting('transaction_isolation') = 'read committed'
        AND NOT EXISTS (SELECT 1 FROM supervision_hold AS hold
                         WHERE hold.released_at IS NULL
-                          AND (hold.kind, hold.name)
-                              IN (('body', supervision_task.body), ('queue', supervision_task.queue)))
-       AND (ending <> '' OR (pause_requested_at IS NULL
-                             AND (expires_at IS NULL OR expires_at > supervision_now_v1())))
+                          AND (hold.kind, hold.name) IN (('body', task.body), ('queue', task.queue)))
+       AND (task.ending <> '' OR (task.pause_requested_at IS NULL
+                                  AND (task.expires_at IS NULL OR task.expires_at > supervision_now_v1())))
+"""
+
+# A statement of its own after the lock: its clock is read after the wait, so nothing expired is taken. (All are sent
+# in one go, so the second can't wait for what Python thinks of the first: it looks at the isolation level itself.)
+_TAKE = f"""
+WITH task AS (
+    UPDATE supervision_task AS task
+       SET current_state = 'running', watchdog_stop_reason = '', state_changed_at = supervision_now_v1(),
+           started_at = COALESCE(started_at, supervision_now_v1()),
+           lease = lease + 1, wake_at = NULL, offered_until = NULL, log_length = log_length + 1
+     WHERE {_MAY_TAKE}
     RETURNING *
 ), beat AS (
     INSERT INTO supervision_heartbeat AS heartbeat
@@ -101,16 +106,26 @@ WITH task AS (
 ), entry AS (
     INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
     SELECT id, log_length, 'task_taken', '', %(note)s::jsonb, lease, %(worker)s FROM task
-)
+){{start}}
 SELECT id, lease, body, body_version, arguments::text, sensitive::text, locked_decisions::text, log_length, recoveries,
-       subject, owner_id, COALESCE(root_id, id), ending, ending_reason, generation, version_at_start, replay_from, round
+       subject, owner_id, COALESCE(root_id, id), ending, ending_reason, generation, version_at_start, replay_from,
+       round, parent_id IS NOT NULL
   FROM task
-"""
+"""  # noqa: S608 - constants only
+_TAKE_ANY = _TAKE.format(start="")
+_TAKE_LIMITED = _TAKE.format(start=limits.START)
+_PARK_IF_FULL = limits.PARK_IF_FULL.format(may_take=_MAY_TAKE)
 
 
 @retried
 def take(
-    task_id: UUID | str, lease: int, worker: Worker | None = None, *, note: Mapping[str, Any] | None = None
+    task_id: UUID | str,
+    lease: int,
+    worker: Worker | None = None,
+    *,
+    note: Mapping[str, Any] | None = None,
+    body: str = "",
+    limit: Limit | None = None,
 ) -> Taken | None:
     """Wins the right to drive the task, or None: somebody else has it, it isn't due, is held, has expired or ended.
 
@@ -118,6 +133,10 @@ def take(
     matches nothing. One short transaction in one round trip: row lock; then update, beat row and entry in one
     statement. A task that is being ended is taken for unwinding even if it is held or past its expiry. ``note`` is the
     entry's payload.
+
+    ``limit`` is that of its ``body``: with no slot free the task is parked ``awaiting_slot`` instead, under its old
+    lease, and the answer is None. Then the body's slot lock comes first, so that no two takes count at once; and
+    whoever drove calls ``limits.wake_next`` in the end.
     """
     by = worker or Worker.current()
     parameters = {
@@ -125,10 +144,19 @@ def take(
         "worker": by.name, "host": by.host, "pid": by.pid, "started": by.started,
     }  # fmt: skip
     crash.point("take:before_commit")
-    levels, rows = sql.together((_TAKE_LOCK, parameters), (_TAKE, parameters))
+    parked: list[tuple[Any, ...]] = []
+    if limit:
+        parameters |= limit.parameters(body)
+        _slot, levels, parked, rows = sql.together(
+            (limits.SLOT_LOCK, parameters), (_TAKE_LOCK, parameters), (_PARK_IF_FULL, parameters),
+            (_TAKE_LIMITED, parameters),
+        )  # fmt: skip
+    else:
+        levels, rows = sql.together((_TAKE_LOCK, parameters), (_TAKE_ANY, parameters))
     for (level,) in levels:
         refuse_isolation(level)
     crash.point("take:after_commit")
+    limits.announce_all("task_parked", parked)
     if not rows:
         return None
     row = rows[0]
@@ -143,7 +171,7 @@ def take(
         task_id=row[0], lease=row[1], body=row[2], body_version=row[3], arguments=json.loads(row[4]),
         sensitive=json.loads(row[5]), decisions=json.loads(row[6]), log_length=row[7], recoveries=row[8],
         subject=row[9], owner_id=row[10], root_id=row[11], version_at_start=row[15], replay_from=row[16], round=row[17],
-        worker=by.name, requests=Requests(ending=row[12], ending_reason=row[13]),
+        is_child=row[18], worker=by.name, requests=Requests(ending=row[12], ending_reason=row[13]),
     )  # fmt: skip
 
 
@@ -295,10 +323,18 @@ UPDATE supervision_heartbeat AS heartbeat
 RETURNING 1
 """
 
+_LARGEST = 2**63 - 1
+
 
 def beat(
     task_id: UUID | str, lease: int, *, done: int | None = None, total: int | None = None, text: str | None = None
 ) -> bool:
-    """Says that the worker lives, with its progress. False: the lease is gone. Locks the beat row alone."""
+    """Says that the worker lives, with its progress. False: the lease is gone. Locks the beat row alone.
+
+    What can't be shown (a number that no bigint holds) is shown as near as can be: a beat never fails for it."""
     shown = None if text is None else storable.text(text, 200)[:200]
-    return bool(sql.run(_BEAT, {"task_id": str(task_id), "lease": lease, "done": done, "total": total, "text": shown}))
+    progress = {
+        name: None if value is None else max(-_LARGEST, min(_LARGEST, int(value)))
+        for name, value in (("done", done), ("total", total))
+    }
+    return bool(sql.run(_BEAT, {"task_id": str(task_id), "lease": lease, "text": shown, **progress}))

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from supervision.conf import settings
 from supervision.kernel import masking
 from supervision.kernel.clock import Now
-from supervision.kernel.states import DEAD_LETTER_REASONS, LIVE, OPERATOR_REASONS, TERMINAL, State, first_word
+from supervision.kernel.states import DEAD_LETTER_REASONS, LIVE, OPERATOR_REASONS, TERMINAL, Reason, State, first_word
 
 _LIVE = Q(current_state__in=sorted(LIVE))
 _HAS_REASON = ~Q(watchdog_stop_reason="")
@@ -246,6 +246,12 @@ class Task(models.Model):
             # most work is in the default lane, which the primary key finds as fast
             Index(fields=("queue", "id"), condition=~Q(queue="default"), name="supervision_task_by_queue"),
             Index(fields=("id",), condition=Q(pause_requested_at__isnull=False) & _LIVE, name="supervision_task_held"),
+            # who waits for a slot of the body
+            Index(
+                fields=("body", "owner_ref", "priority", "state_changed_at"),
+                condition=Q(watchdog_stop_reason=Reason.AWAITING_SLOT.value),
+                name="supervision_task_for_slot",
+            ),
             # written once a task, at its end: throughput
             Index(
                 fields=("finished_at", "current_state"),
@@ -291,6 +297,20 @@ class Task(models.Model):
     def secrets(self) -> list[str]:
         """The values that must not be shown, to be masked wherever they turn up."""
         return masking.secrets_of(self.arguments, self.sensitive)
+
+
+class Start(models.Model):
+    """When a drive of a body with a limited rate began: kept as long as that limit looks back."""
+
+    body = models.CharField(max_length=200)
+    started_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "supervision_start"
+        indexes = (Index(fields=("body", "started_at"), name="supervision_start_recent"),)
+
+    def __str__(self) -> str:
+        return f"{self.body} {self.started_at:%H:%M:%S}"
 
 
 class Heartbeat(models.Model):

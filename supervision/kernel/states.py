@@ -34,6 +34,7 @@ TRANSITIONS: frozenset[tuple[State, State]] = frozenset(
         (State.RUNNING, State.EXPIRED),
         (State.RUNNING, State.CANCELLED),
         (State.PARKED, State.RUNNING),
+        (State.PARKED, State.PARKED),  # due, but no slot is free
         (State.PARKED, State.FAILED),
         (State.PARKED, State.EXPIRED),
         (State.PARKED, State.CANCELLED),

@@ -132,7 +132,7 @@ SELECT current_setting('transaction_isolation') FROM supervision_task
 def _lock(task_id: UUID | str, *, bounded: bool) -> None:
     """Locks the row; refuses other isolation levels; ``bounded`` waits no longer than LOCK_TIMEOUT_SECONDS."""
     with connection().cursor() as cursor:
-        rows = _locked_rows(cursor, _LOCK, {"task_id": str(task_id)}, task_id, bounded=bounded)
+        rows = _locked_rows(cursor, LOCK, {"task_id": str(task_id)}, task_id, bounded=bounded)
     if not any(is_it for is_it, _ in rows):
         raise TaskNotFound(task_id)
     refuse_isolation(rows[0][1])
@@ -160,7 +160,7 @@ def _locked_rows(cursor: Any, query: str, parameters: dict[str, Any], task_id: o
 
 
 # A child's end counts down what its parent waits for, so the parent is locked first: root before leaf, always.
-_LOCK = """
+LOCK = """
 SELECT id = %(task_id)s::uuid AS is_it, current_setting('transaction_isolation')
   FROM supervision_task
  WHERE id = %(task_id)s::uuid OR id = (SELECT parent_id FROM supervision_task WHERE id = %(task_id)s::uuid)

@@ -192,7 +192,7 @@ def _packed(due: Offer) -> Message:
         "id": due.task_id.hex,
         "name": f"{due.task_id}/{due.lease}",
         "func": DRIVE,
-        "args": (str(due.task_id), due.lease),
+        "args": (str(due.task_id), due.lease, due.body),
         "kwargs": {},
         "started": timezone.now(),  # for django-q2's display
         "timeout": -1,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -37,7 +38,7 @@ from supervision.kernel import due, ends, lease, masking, sql, storable
 from supervision.kernel.due import Offer
 from supervision.kernel.lease import Taken
 from supervision.kernel.states import Reason, State
-from supervision.worker import telemetry
+from supervision.worker import slots, telemetry
 from supervision.worker.heart import beating
 from supervision.worker.stop import stopping
 
@@ -67,16 +68,16 @@ def serve(lane: Lane | None) -> None:
     _lane = lane
 
 
-def drive(task_id: str, task_lease: int) -> None:
+def drive(task_id: str, task_lease: int, body: str = "") -> None:
     """Drives the task as far as it goes, if this process wins it; then, for a moment, what is due. Nothing escapes,
     nothing is returned.
 
     Called by a worker with what ``due.offer`` handed out; called twice, or too late, it does nothing.
     """
     until = time.monotonic() + GO_ON_SECONDS
-    _drive(task_id, task_lease)
+    _drive(task_id, task_lease, body)
     while _lane is not None and time.monotonic() < until and not stopping() and (offered := _next(_lane)):
-        _drive(offered.task_id, offered.lease)
+        _drive(offered.task_id, offered.lease, offered.body)
 
 
 def _next(lane: Lane) -> Offer | None:
@@ -88,9 +89,9 @@ def _next(lane: Lane) -> Offer | None:
     return offers[0] if offers else None
 
 
-def _drive(task_id: UUID | str, task_lease: int) -> None:
+def _drive(task_id: UUID | str, task_lease: int, body: str) -> None:
     try:
-        drive_one(task_id, task_lease, stopping=stopping, thread=True)
+        drive_one(task_id, task_lease, body, stopping=stopping, thread=True)
     except MemoryError:
         # Not even the failure could be recorded, so nothing that follows in this process could: whoever sees it end
         # makes the task due, and counts.
@@ -99,17 +100,25 @@ def _drive(task_id: UUID | str, task_lease: int) -> None:
         logger.exception("the drive of task %s ended in an error of the supervisor; it will be recovered", task_id)
 
 
-def drive_one(task_id: UUID | str, task_lease: int, *, stopping: Callable[[], bool], thread: bool) -> bool:
+def drive_one(
+    task_id: UUID | str, task_lease: int, body: str = "", *, stopping: Callable[[], bool], thread: bool
+) -> bool:
     """Takes and drives; whether it was taken. Errors of the supervisor itself are raised.
 
-    A body that this process doesn't know, or knows only an older version of, is left to another one.
+    A body that this process doesn't know, or knows only an older version of, is left to another one. ``body`` is the
+    task's, for its limit: looked up if it isn't given.
     """
     measured = telemetry.begin()
-    taken = _take(task_id, task_lease, note=measured.note if measured else None)
+    body = body or slots.body_of(task_id)
+    taken = _take(task_id, task_lease, body, note=measured.note if measured else None)
+    slots.after_take(body)
     if taken is None:
         return False
-    with measured.of(taken) if measured else nullcontext():
-        _go(taken, stopping=stopping, thread=thread)
+    try:
+        with measured.of(taken) if measured else nullcontext():
+            _go(taken, stopping=stopping, thread=thread)
+    finally:
+        slots.after_drive(body)
     return True
 
 
@@ -138,15 +147,16 @@ def _go(taken: Taken, *, stopping: Callable[[], bool], thread: bool) -> None:
         _let_go(taken, stopping)
 
 
-def _take(task_id: UUID | str, task_lease: int, note: Mapping[str, Any] | None) -> Taken | None:
+def _take(task_id: UUID | str, task_lease: int, body: str, note: Mapping[str, Any] | None) -> Taken | None:
     """A take on a connection that is known to work: the last one may have died while the worker was idle."""
+    take = partial(lease.take, task_id, task_lease, note=note, body=body, limit=registry.limit_of(body))
     try:
-        return lease.take(task_id, task_lease, note=note)
+        return take()
     except DatabaseError as error:
         if not sql.is_connection_lost(error):
             raise
         sql.connection().close()
-        return lease.take(task_id, task_lease, note=note)
+        return take()
 
 
 def _run(body: Body, taken: Taken, context: Context) -> None:
@@ -182,7 +192,7 @@ def _returned(result: Any, taken: Taken, context: Context) -> None:
         _unwound(taken, context)
     else:
         try:
-            _write(lambda: ends.complete(taken.task_id, taken.lease, result))
+            _write(lambda: ends.complete(taken.task_id, taken.lease, result, is_child=taken.is_child))
         except NotStorable as refusal:
             _raised(refusal, taken, context)
 

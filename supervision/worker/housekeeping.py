@@ -18,6 +18,7 @@ from django_q.scheduler import scheduler
 from supervision.conf import settings
 from supervision.kernel import reaping
 from supervision.kernel.identity import host_identity
+from supervision.worker import slots
 from supervision.worker.presence import Presence
 from supervision.worker.scheduling import start_due
 from supervision.worker.tick import tick
@@ -112,6 +113,7 @@ class Housekeeping(threading.Thread):
             count = reaping.reap_process(host=host_identity(), pid=pid, started=started, how=how)
             self._unreaped.pop(0)
             if count:
+                slots.sweep()
                 logger.warning(
                     _("Process %(pid)s ended (%(how)s) while it drove a task: the task is due again."),
                     {"pid": pid, "how": how or "?"},

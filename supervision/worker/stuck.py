@@ -24,7 +24,6 @@ class Stuck:
             "answer": _("wait for an answer, and no question of theirs is open"),
             "signal": _("wait for a signal that has come"),
             "children": _("wait for children that have ended"),
-            "slot": _("wait for a slot that is free"),
             "wake": _("wait for nobody, and are never due"),
         }
         return _("%(count)d tasks %(what)s: %(examples)s. Resume or retry them, and report this.") % {
@@ -56,10 +55,6 @@ WITH waiting AS (
                 SELECT count(*) FROM supervision_task AS child
                  WHERE child.parent_id = waiting.id AND child.is_awaited
                    AND child.current_state IN ('pending', 'running', 'parked')) THEN 'children' END
-        WHEN word = 'awaiting_slot' THEN CASE
-            WHEN wake_at IS NULL AND NOT EXISTS (
-                SELECT 1 FROM supervision_task AS holder
-                 WHERE holder.current_state = 'running' AND holder.body = waiting.body) THEN 'slot' END
         ELSE CASE WHEN wake_at IS NULL THEN 'wake' END
     END AS kind
       FROM waiting
@@ -71,10 +66,10 @@ SELECT kind, count(*)::int, (array_agg(id::text ORDER BY id))[1:5] FROM found WH
 """
 _WORDS = (
     Reason.AWAITING_USER_ANSWER, Reason.AWAITING_USER_ANSWERS, Reason.AWAITING_SIGNAL, Reason.AWAITING_CHILDREN,
-    Reason.AWAITING_SLOT, Reason.USER_PAUSED, Reason.SLEEPING, Reason.RETRYING, Reason.YIELDED, Reason.WORKER_LOST,
+    Reason.USER_PAUSED, Reason.SLEEPING, Reason.RETRYING, Reason.YIELDED, Reason.WORKER_LOST,
     Reason.WORKER_STOPPING, Reason.CONNECTION_LOST,
 )  # fmt: skip
-"""Every reason but those that wait for an operator."""
+"""Every reason but those that wait for an operator, and for a slot: the next tick gives free ones away."""
 
 
 def find() -> list[Stuck]:

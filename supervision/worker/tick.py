@@ -1,4 +1,5 @@
-"""The tick: reap and expire. Finds ids without locks, then one short transaction a task; needs no leader."""
+"""The tick: reap, expire, and give free slots away. Finds ids without locks, then one short transaction a task; needs
+no leader."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from supervision.errors import Busy, Refused, TaskNotFound
 from supervision.kernel import lifecycle, reaping
 from supervision.kernel.identity import host_identity
 from supervision.kernel.models import Question, Task
+from supervision.worker import slots
 
 logger = logging.getLogger("supervision.worker")
 
@@ -23,6 +25,8 @@ class Swept:
 
     reaped: int = 0
     expired: int = 0
+    woken: int = 0
+    """Tasks that waited for a slot which nobody gave them."""
 
 
 def tick(*, children: Collection[int] = ()) -> Swept:
@@ -44,6 +48,7 @@ def tick(*, children: Collection[int] = ()) -> Swept:
     return Swept(
         reaped=reaping.reap_gone(host_identity(), but_not=children) + _each(list(orphaned), reaping.reap),
         expired=_each(dict.fromkeys([*overdue, *unanswered]), lifecycle.expire),
+        woken=slots.sweep(),
     )
 
 

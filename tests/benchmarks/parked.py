@@ -18,7 +18,7 @@ from tests.benchmarks.run import Figure
 from tests.processes import Cluster, wait_for
 
 COUNT = 100_000
-_PARK = """
+PARK = """
 UPDATE supervision_task
    SET current_state = 'parked', started_at = created_at,
        watchdog_stop_reason = CASE WHEN n % 3 = 0 THEN 'sleeping' ELSE 'awaiting_signal:go' END,
@@ -29,20 +29,20 @@ UPDATE supervision_task
 
 
 def measure() -> Iterator[Figure]:
-    empty = {name: _cost(work) for name, work in WORKS.items()}
+    empty = {name: cost(work) for name, work in COSTS.items()}
     with running() as cluster:
         wait_for(lambda: _has_settled(cluster), "the cluster has settled", 30)
         before = _memory(cluster)
         creation.create_many("noop", [{}] * COUNT, queue="nobody's")
         with connection.cursor() as cursor:
-            cursor.execute(_PARK)
+            cursor.execute(PARK)
             cursor.execute("UPDATE supervision_task SET queue = 'default'")
             cursor.execute("VACUUM ANALYZE supervision_task")
         ticks = time.monotonic() + 10
         wait_for(lambda: time.monotonic() > ticks, "it has ticked ten times over them", 20)
         after = _memory(cluster)
-    for name, work in WORKS.items():
-        (ms, queries), (floor, _) = _cost(work), empty[name]
+    for name, work in COSTS.items():
+        (ms, queries), (floor, _) = cost(work), empty[name]
         yield Figure("parked", name, round(ms, 2), "ms", round(ms / floor, 2), f"{name} with no task")
         yield Figure("parked", f"{name} with no task", round(floor, 2), "ms")
         yield Figure("parked", f"queries of {name}", queries, "queries")
@@ -55,10 +55,10 @@ def _dequeue() -> None:
     due.seconds_until_next(queues=None)
 
 
-WORKS: dict[str, Callable[[], Any]] = {"tick": tick, "dequeue": _dequeue, "health": health.report}
+COSTS: dict[str, Callable[[], Any]] = {"tick": tick, "dequeue": _dequeue, "health": health.report}
 
 
-def _cost(work: Callable[[], Any], times: int = 30) -> tuple[float, int]:
+def cost(work: Callable[[], Any], times: int = 30) -> tuple[float, int]:
     """(median milliseconds, number of queries)."""
     taken = []
     for _ in range(times):

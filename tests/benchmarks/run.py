@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("admin", "checkpoints", "parked", "pipeline", "recovery", "replay", "steps", "tasks", "wakeup")
+NAMES = ("admin", "bulk", "checkpoints", "parked", "pipeline", "recovery", "replay", "steps", "tasks", "wakeup")
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ import time
 
 from supervision.engines import Context
 from supervision.engines.bodies import body
-from tests.bodies import chaos, laps, poisons, releases
+from tests.bodies import chaos, laps, limited, poisons, releases
 
-__all__ = ["chaos", "laps", "poisons", "releases"]
+__all__ = ["chaos", "laps", "limited", "poisons", "releases"]
 
 
 @body("steps")
@@ -35,3 +35,15 @@ def approval(task: Context) -> float:
     """Asks, and returns the moment at which it went on after the answer."""
     task.ask("go", "Go on?")
     return time.time()
+
+
+@body("fan-out")
+def fan_out(task: Context, *, count: int) -> int:
+    """The sum of what so many children returned."""
+    return sum(task.map("one", [{"n": n} for n in range(count)]))
+
+
+@body("one")
+def one(task: Context, *, n: int) -> int:
+    """A child."""
+    return task.step("one", lambda: 1)

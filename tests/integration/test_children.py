@@ -10,10 +10,11 @@ import pytest
 from supervision.engines import Cancelled, ChildFailed, Context, Failure, registry, start, start_many
 from supervision.engines.bodies import body
 from supervision.errors import InvalidArguments
-from supervision.kernel import due, lifecycle
-from supervision.kernel.models import Task
+from supervision.kernel import due, ends, lease, lifecycle
+from supervision.kernel.models import LogEntry, Task
 from supervision.testing import answer, run_until_idle
 from supervision.worker.drive import drive_one
+from tests.integration.races import Stage, held
 
 pytestmark = pytest.mark.django_db
 
@@ -194,3 +195,32 @@ def test_starts_may_be_spread_over_time() -> None:
     ids = start_many("child.double", [{"n": 1}, {"n": 2}], start_after=[timedelta(0), timedelta(hours=1)])
     run_until_idle()
     assert [Task.objects.get(pk=each).current_state for each in ids] == ["completed", "pending"]
+
+
+@pytest.mark.parametrize("ways", [(True, True), (True, False), (False, True), (False, False)])
+def test_the_last_two_children_end_at_the_same_moment_and_wake_their_parent_once(
+    stage: Stage, ways: tuple[bool, bool]
+) -> None:
+    task = parent(lambda task: task.map("child.double", [{"n": n} for n in range(2)]))
+    drive(task)
+    taken = [lease.take(child.pk, child.lease) for child in Task.objects.filter(parent=task).order_by("parent_step")]
+
+    def completes(at: int) -> Any:
+        ending = taken[at]
+        assert ending is not None
+        verb = lambda: ends.complete(ending.task_id, ending.lease, at, is_child=ways[at])  # noqa: E731
+        return held(verb) if ways[at] else verb
+
+    first = stage.begin(completes(0))
+    second = stage.begin(completes(1))
+    assert second.is_blocked_by(first)
+    assert fresh(task).children_awaited == 2
+    first.commit()
+    second.commit()
+    assert fresh(task).wake_at is not None
+    assert LogEntry.objects.filter(task_id=task.pk, event="children_ended").count() == 1
+    run_until_idle()
+    assert fresh(task).result == [0, 1]
+    assert LogEntry.objects.filter(task_id=task.pk, event="task_taken").count() == 2, (
+        "driven once to its wait, and once after"
+    )

@@ -202,4 +202,4 @@ def test_offer_passes_over_what_another_is_offering(stage: Stage) -> None:
     one = stage.begin(offers[0])
     other = stage.begin(offers[1])
     assert not other.is_blocked()
-    assert [one.commit(), other.commit()] == [[due.Offer(first.pk, 0)], [due.Offer(second.pk, 0)]]
+    assert [one.commit(), other.commit()] == [[due.Offer(first.pk, 0, "work")], [due.Offer(second.pk, 0, "work")]]

@@ -90,7 +90,7 @@ def test_many_are_parked_at_once_and_poison_among_them_is_a_dead_letter(child: s
         2,
         1,
     )
-    assert list(due.offer(5, queues=None, bodies=[("work", 1)])) == [due.Offer(mild.pk, 2)]
+    assert list(due.offer(5, queues=None, bodies=[("work", 1)])) == [due.Offer(mild.pk, 2, "work")]
     assert Heartbeat.objects.get(task=mild).lease == 2
     last = LogEntry.objects.filter(task_id=mild.pk).latest("sequence_num")
     assert (last.sequence_num, last.event, last.payload["worker"]) == (mild.log_length, "task_parked", "child")

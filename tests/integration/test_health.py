@@ -193,7 +193,7 @@ def test_task_that_waits_for_a_stored_signal_is_stuck() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "columns"),
-    [("awaiting_children", {"children_awaited": 1}), ("awaiting_slot", {}), ("sleeping", {}), ("worker_lost", {})],
+    [("awaiting_children", {"children_awaited": 1}), ("sleeping", {}), ("worker_lost", {})],
 )
 def test_task_that_waits_for_nobody_is_stuck(reason: str, columns: dict[str, Any]) -> None:
     announced()

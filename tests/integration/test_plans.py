@@ -111,7 +111,8 @@ def _explain_prepared(query: str, parameters: Mapping[str, Any], mode: str) -> M
 @pytest.mark.parametrize("queues", [None, ["default"]], ids=["any lane", "one lane"])
 def test_offering_reads_what_is_due_and_not_the_sleepers(sleepers: None, mode: str, queues: list[str] | None) -> None:
     parameters = {"limit": 10, "queues": queues, "bodies": [rows.BODY], "versions": [1],
-                  "offer": timedelta(seconds=2), "grace": timedelta(seconds=60)}  # fmt: skip
+                  "offer": timedelta(seconds=2), "grace": timedelta(seconds=60), "oldest_first": False,
+                  "lot": ""}  # fmt: skip
     plan = _explain_prepared(due._OFFER, parameters, mode)
     _assert_reads_little(plan, tables={"supervision_task"})
     assert "supervision_task_due" in {node.get("Index Name") for node in _nodes(plan)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from supervision import signals as supervision_signals
 from supervision.engines import Context, Failure, body, registry, start
-from supervision.errors import NotStorable, SupervisionError
-from supervision.kernel import creation, ends, lifecycle, log, questions, retention, signals_in, storable
+from supervision.errors import InvalidArguments, NotStorable, SupervisionError
+from supervision.kernel import creation, ends, lease, lifecycle, log, questions, retention, signals_in, storable
 from supervision.kernel.models import Heartbeat, Question, Task
 from supervision.kernel.question_form import Ask
 from supervision.testing import run_until_idle
@@ -277,3 +277,21 @@ def test_no_error_of_a_creation_shows_the_arguments(options: dict[str, Any]) -> 
     with pytest.raises(Exception) as refusal, transaction.atomic():  # noqa: PT011 - any error at all
         creation.create(BODY, {"token": CANARY}, sensitive=["token"], **options)
     assert CANARY not in f"{refusal.value} {refusal.value.__cause__}"
+
+
+def test_a_sensitive_argument_that_is_no_date_is_refused_without_its_value() -> None:
+    @body("test.dated", sensitive=("born",))
+    def dated(task: Any, *, born: date) -> None: ...
+
+    with pytest.raises(InvalidArguments, match="born is no date") as refused:
+        start("test.dated", {"born": CANARY})
+    assert CANARY not in str(refused.value)
+    registry.unregister("test.dated")
+
+
+def test_a_beat_outlives_progress_that_no_column_holds() -> None:
+    task = creation.create(BODY)
+    taken = lease.take(task.pk, 0)
+    assert taken
+    assert lease.beat(task.pk, taken.lease, done=10**20, total=-(10**20))
+    assert Heartbeat.objects.get(task=task).progress_done == 2**63 - 1

@@ -14,6 +14,7 @@ from supervision.engines.bodies.asynchronous import AsyncBodyEngine
 from supervision.engines.context import Context
 from supervision.engines.forms import AUTO, Auto, check_form, form_from, hints_of
 from supervision.engines.registry import Body
+from supervision.kernel.limits import Limit
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,6 +40,9 @@ def body(
     label: str = "",
     compatible_with: Collection[int] = (),
     form: type[forms.Form] | Auto | None = AUTO,
+    max_running: int | None = None,
+    at_most: int | None = None,
+    per: timedelta | None = None,
 ) -> Callable[[F], F]:
     """Registers a function as the body ``name``; the function itself stays an ordinary one.
 
@@ -49,6 +53,9 @@ def body(
     ``form`` is what a person fills in to start one: made from the annotations (TypeError for one that has no field),
     a Django form whose fields are the parameters, or None for a body that only code starts. Arguments arrive as the
     annotations say, although they are JSON in between.
+
+    ``max_running`` of its tasks run at once, and ``at_most`` of their drives start in any stretch of ``per``, over all
+    workers and hosts; the others wait as ``awaiting_slot``. A parked task holds no slot.
 
     >>> @body("greet", expires_after=timedelta(days=7))
     ... def greet(task, *, name: str):
@@ -69,12 +76,14 @@ def body(
             its_form = form_from(name, function, tuple(sensitive))
         elif its_form is not None:
             check_form(name, function, its_form)
+        limit = Limit(max_running=max_running, at_most=at_most, per=per)
         engine = AsyncBodyEngine() if inspect.iscoroutinefunction(function) else BodyEngine()
         registry.register(
             Body(
                 name=name, function=function, engine=engine, version=version, queue=queue, priority=priority,
                 expires_after=expires_after, sensitive=tuple(sensitive), label=label or name,
                 compatible_with=frozenset(compatible_with), form=its_form, hints=hints_of(function),
+                limit=limit or None,
             )
         )  # fmt: skip
         return function

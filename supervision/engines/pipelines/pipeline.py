@@ -16,6 +16,7 @@ from supervision.engines.pipelines.run import Run, key_of
 from supervision.engines.registry import Body
 from supervision.errors import ConcurrencyKeyHeld, SupervisionError
 from supervision.kernel import sql, storable
+from supervision.kernel.limits import Limit
 from supervision.kernel.models import Task
 
 _LONGEST_KEY = 200
@@ -50,6 +51,9 @@ class Pipeline:
         priority: int = 5,
         expires_after: timedelta | None = None,
         label: str = "",
+        max_running: int | None = None,
+        at_most: int | None = None,
+        per: timedelta | None = None,
     ) -> None:
         self.table = Table(name, initial, terminal, states)
         if name in registry.known_versions():
@@ -61,6 +65,7 @@ class Pipeline:
                 name=name, function=_run, engine=PipelineEngine(self.table, on_cancel), version=version, queue=queue,
                 priority=priority, expires_after=expires_after, label=label or name,
                 compatible_with=frozenset(compatible_with), form=None,
+                limit=Limit(max_running=max_running, at_most=at_most, per=per) or None,
             )
         )  # fmt: skip
 
