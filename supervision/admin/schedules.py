@@ -10,7 +10,9 @@ from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -28,7 +30,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     arguments = forms.JSONField(label=gettext_lazy("Arguments"), required=False, initial=dict,
                                 help_text=gettext_lazy('As JSON, for example {"customer": 7}.'))  # fmt: skip
     every = forms.IntegerField(label=gettext_lazy("Every … minutes"), required=False, min_value=1, max_value=32_767)
-    cron = forms.CharField(label=gettext_lazy("Or by cron"), required=False,
+    expression = forms.CharField(label=gettext_lazy("Or by cron"), required=False,
                            help_text=gettext_lazy("Five fields, project's time zone: 30 6 * * 1-5."))  # fmt: skip
     overlap = forms.ChoiceField(label=gettext_lazy("If the last one still lives"), choices=[*OVERLAPS.items()])
     missed = forms.ChoiceField(label=gettext_lazy("Times that were missed"), choices=[*MISSED.items()], initial="one",
@@ -46,7 +48,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         if self.instance.pk:
             plan = self.instance.plan
             self.initial.update({key: plan.get(key) for key in ("body", "arguments", "overlap", "missed")})
-            self.initial.update(every=self.instance.minutes, cron=self.instance.cron)
+            self.initial.update(every=self.instance.minutes, expression=self.instance.cron)
             self.fields["name"].disabled = True
 
     def clean_name(self) -> str:
@@ -70,7 +72,7 @@ class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """The list with the next run of each; added, changed and deleted with Django's own permissions."""
 
     form = ScheduleForm
-    list_display = ("name", "what", "rhythm", "next_time", "stands", "if_busy", "if_missed")
+    list_display = ("name", "next_time", "stands", "what", "rhythm", "if_busy", "if_missed")
     ordering = ("next_run",)
     search_fields = ("name",)
     actions = ("pause", "resume")
@@ -89,7 +91,12 @@ class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     @admin.display(description=gettext_lazy("stands"))
     def stands(self, row: SupervisedSchedule) -> str:
-        return row.situation() or "-"
+        situation = row.situation()
+        last = row.waits_for() if situation and not row.is_paused else None
+        if last is None:
+            return situation or "-"
+        link = format_html('<a href="{}">{}</a>', reverse("admin:supervision_task_change", args=[last.pk]), last)
+        return format_html(_("waits until {} has ended"), link)
 
     @admin.display(description=gettext_lazy("if the last one lives"))
     def if_busy(self, row: SupervisedSchedule) -> str:
@@ -117,5 +124,7 @@ class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 def _apply(data: dict[str, Any], *, save: bool = True) -> SupervisedSchedule:
     every = timedelta(minutes=data["every"]) if data.get("every") else None
-    return schedule(data["name"], data["body"], data.get("arguments") or {}, every=every, cron=data.get("cron") or "",
-                    overlap=data["overlap"], missed=data["missed"], save=save)  # fmt: skip
+    return schedule(
+        data["name"], data["body"], data.get("arguments") or {}, every=every, cron=data.get("expression") or "",
+        overlap=data["overlap"], missed=data["missed"], save=save,
+    )  # fmt: skip

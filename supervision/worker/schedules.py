@@ -90,8 +90,10 @@ class SupervisedSchedule(Schedule):  # type: ignore[misc]  # django_q is untyped
         """The concurrency key of its tasks, unless they may overlap; their idempotency keys begin with it."""
         return f"schedule:{self.pk}"
 
-    def last_live(self) -> Task | None:
-        """The task that it started and that still lives, unless they may overlap."""
+    def waits_for(self) -> Task | None:
+        """The task that must end before its next one starts, if it queues them."""
+        if self.plan.get("overlap") != "queue":
+            return None
         return Task.objects.using(settings.DATABASE).live().filter(concurrency_key=self.key).first()
 
     def situation(self) -> str:
@@ -101,7 +103,7 @@ class SupervisedSchedule(Schedule):  # type: ignore[misc]  # django_q is untyped
         late = clock.now() - self.next_run
         if late < timedelta(0):
             return ""
-        if self.plan.get("overlap") == "queue" and (last := self.last_live()):
+        if last := self.waits_for():
             return str(_("waits until task %(task)s has ended") % {"task": last.pk})
         if late.total_seconds() < settings.SCHEDULE_GRACE_SECONDS:
             return str(_("due"))

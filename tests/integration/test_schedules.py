@@ -22,11 +22,12 @@ from supervision.errors import InvalidArguments, UnknownBody
 from supervision.kernel import clock, lifecycle, retention
 from supervision.kernel.models import LogEntry, Task
 from supervision.testing import answer, run_until_idle, travel
-from supervision.worker import schedules
+from supervision.worker import health, schedules
 from supervision.worker.broker import Broker
 from supervision.worker.schedules import SupervisedSchedule, schedule
 from supervision.worker.scheduling import start_due
 from tests.integration.races import Stage
+from tests.integration.test_health import announced, found
 
 pytestmark = pytest.mark.django_db(transaction=True)  # a kill and another cluster are other connections
 
@@ -267,6 +268,24 @@ def test_cron_runs_in_the_projects_time_zone() -> None:
     assert (row.next_run.weekday(), row.next_run.hour, row.next_run.minute) == (0, 0, 45)
 
 
+def test_health_finds_a_schedule_that_nobody_starts_and_not_one_that_waits(day: Day) -> None:
+    for name in ("gone", "waits", "paused"):
+        schedule(name, "clock.asks", every=timedelta(hours=1), first_run=NOON, overlap="queue")
+    day.look("12:00:00")
+    schedules.pause("paused")
+    Task.objects.filter(subject="gone").update(current_state="cancelled", wake_at=None)
+    known = registry.get("clock.asks")
+    registry.unregister("clock.asks")
+    announced()
+    assert day.look("13:00:29") == []
+    assert "schedules" not in found()
+    assert day.look("13:00:31") == []
+    announced()
+    finding = next(each for each in health.report().findings if each.check == "schedules")
+    assert finding.facts == {"count": 1, "examples": ["gone"]}
+    registry.register(known)
+
+
 # --- two at once ------------------------------------------------------------------------------------------------------
 
 
@@ -371,7 +390,7 @@ def test_the_admin_lists_the_next_runs_and_writes_the_same_rows(client: Client) 
     listed = client.get(reverse("admin:supervision_supervisedschedule_changelist")).content.decode()
     assert "every 60 min" in listed
     change = reverse("admin:supervision_supervisedschedule_change", args=[row.pk])
-    assert client.post(change, {**data, "every": "", "cron": "0 6 * * *"}).status_code == 302
+    assert client.post(change, {**data, "every": "", "expression": "0 6 * * *"}).status_code == 302
     assert SupervisedSchedule.objects.get().cron == "0 6 * * *"
     act = {"action": "pause", "_selected_action": [row.pk]}
     listing = reverse("admin:supervision_supervisedschedule_changelist")
