@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import admin
@@ -92,11 +93,11 @@ class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     @admin.display(description=gettext_lazy("stands"))
     def stands(self, row: SupervisedSchedule) -> str:
         situation = row.situation()
-        last = row.waits_for() if situation and not row.is_paused else None
-        if last is None:
+        if not situation or row.is_paused or row.waits_for() is None:
             return situation or "-"
-        link = format_html('<a href="{}">{}</a>', reverse("admin:supervision_task_change", args=[last.pk]), last)
-        return format_html(_("waits until {} has ended"), link)
+        # by way of the list, which shows what this person may see
+        tasks = f"{reverse('admin:supervision_task_changelist')}?{urlencode({'q': row.name or ''})}"
+        return format_html(_("waits until {} has ended"), format_html('<a href="{}">{}</a>', tasks, _("the last one")))
 
     @admin.display(description=gettext_lazy("if the last one lives"))
     def if_busy(self, row: SupervisedSchedule) -> str:

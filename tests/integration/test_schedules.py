@@ -398,6 +398,13 @@ def test_the_admin_lists_the_next_runs_and_writes_the_same_rows(client: Client) 
     assert schedules.get("nightly").is_paused
     client.post(listing, {**act, "action": "resume"})
     assert not schedules.get("nightly").is_paused
+    schedule("waits", "clock.asks", every=timedelta(minutes=1), first_run=timezone.now() - timedelta(seconds=1),
+             overlap="queue")  # fmt: skip
+    start_due()
+    Schedule.objects.filter(name="waits").update(next_run=timezone.now())
+    shown = client.get(listing).content.decode()
+    assert '<a href="/admin/supervision/task/?q=waits">the last one</a>' in shown
+    assert str(Task.objects.get().pk) not in shown
     user.user_permissions.remove(Permission.objects.get(codename="change_supervisedschedule"))
     client.post(listing, act)
     assert not schedules.get("nightly").is_paused
