@@ -50,6 +50,9 @@ class Pruning:
         policy = ages.policy()
         if older_than is None and not policy:
             raise ValueError(_("Say how old: --older-than 90d, or SUPERVISION['RETENTION'] = {'*': '90d'}."))
+        if older_than is None and ages.OTHERS not in policy and (unsaid := sorted(set(bodies) - set(policy))):
+            raise ValueError(_("SUPERVISION['RETENTION'] says nothing of %(bodies)s: say --older-than 90d.")
+                             % {"bodies": ", ".join(unsaid)})  # fmt: skip
         self._old = Q(pk__in=())
         named = set(policy) - {ages.OTHERS}
         if older_than is not None:

@@ -142,8 +142,8 @@ def schedule(
 
     ``every`` is elapsed time in whole minutes, from ``first_run`` (default: now) on. ``cron`` has five fields, in the
     project's time zone (``TIME_ZONE``; see ``rhythm`` for the nights on which its clocks are moved), and needs the
-    package croniter. Called again, as at each deploy, it leaves the next run where it is, and a paused schedule paused,
-    unless the rhythm or ``first_run`` is another.
+    package croniter. Called again, as at each deploy, it leaves a paused schedule paused, and the next run where it is,
+    unless that is none of the rhythm's times from ``first_run`` on.
 
     ``overlap``, where the last one still lives: "skip" this time; "queue": wait until it has ended, as one that was
     missed; "allow" another beside it. ``missed``, for times that passed while no cluster ran, or while they waited:
@@ -165,7 +165,8 @@ def schedule(
         else:
             row.schedule_type, row.minutes, row.cron = Schedule.CRON, None, cron
         _check(row)
-        if existing is None or first_run is not None or rhythm != (row.schedule_type, row.minutes, row.cron):
+        is_same = existing is not None and rhythm == (row.schedule_type, row.minutes, row.cron)
+        if not is_same or not _is_one_of(row, first_run):
             row.next_run = _first(row, first_run)
         if save:
             row.save()
@@ -227,6 +228,16 @@ def _minutes(every: timedelta) -> int:
     if rest or not 1 <= minutes <= 32_767:
         raise ValidationError(_("every= is a whole number of minutes, from 1 to 32767."))
     return minutes
+
+
+def _is_one_of(row: SupervisedSchedule, first_run: datetime | None) -> bool:
+    """Whether its next run is one of the times from there on."""
+    if first_run is None or timezone.is_naive(first_run):
+        return first_run is None
+    if row.next_run < first_run:
+        return False
+    is_cron: bool = row.schedule_type == Schedule.CRON
+    return is_cron or (row.next_run - first_run) % timedelta(minutes=row.minutes or 1) == timedelta(0)
 
 
 def _first(row: SupervisedSchedule, first_run: datetime | None) -> datetime:

@@ -113,6 +113,8 @@ def test_each_body_is_kept_as_long_as_the_policy_says(file: Path) -> None:
         assert left(5000) == {"invoice"}
     with override_settings(SUPERVISION={"RETENTION": {"report": "7d"}}):
         assert left(5000) == {"invoice"}
+        with pytest.raises(CommandError, match="says nothing of invoice"):
+            prune("--body", "invoice", "--archive", file)
     assert len(lines(file, "task")) == 2
 
 

@@ -61,6 +61,19 @@ def test_a_due_schedule_starts_one_task_that_knows_its_time() -> None:
     assert row.next_run == meant + timedelta(hours=24)
 
 
+def test_a_deploy_leaves_the_next_run_where_it_is() -> None:
+    begin = clock.now() - timedelta(days=2, minutes=5)
+    for rhythm in ({"every": timedelta(days=1)}, {"cron": "0 3 * * *"}):
+        options: dict[str, Any] = {**rhythm, "first_run": begin, "overlap": "allow"}
+        schedule("nightly", "clock.asks", **options)
+        start_due()
+        next_run = schedules.get("nightly").next_run
+        assert next_run > clock.now()
+        assert schedule("nightly", "clock.asks", **options).next_run == next_run
+        later = next_run + timedelta(hours=1)
+        assert schedule("nightly", "clock.asks", **{**options, "first_run": later}).next_run >= later
+
+
 def test_django_q2_leaves_the_rows_to_us() -> None:
     schedule("ours", "clock.report", {"region": "EU"}, every=timedelta(minutes=1))
     scheduler(broker=Broker())
