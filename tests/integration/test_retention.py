@@ -23,7 +23,7 @@ from supervision.checks import check_settings
 from supervision.engines import Context, registry, start
 from supervision.engines.bodies import body
 from supervision.errors import ArchiveUnusable
-from supervision.kernel import creation, ends, files, forks, lease, lifecycle, retention, signals_in
+from supervision.kernel import archive, creation, ends, files, forks, lease, lifecycle, retention, signals_in
 from supervision.kernel.ages import age
 from supervision.kernel.archive import Archive
 from supervision.kernel.models import ERASED, LogEntry, Question, Task, Tombstone
@@ -206,8 +206,8 @@ def uncommitted(file: Path) -> bytes:
 
 def _add(file: Path) -> Any:
     def add(ids: Any) -> None:
-        with Archive(file) as archive:
-            archive.add(ids)
+        with Archive(file) as opened:
+            opened.add(ids)
 
     return add
 
@@ -226,15 +226,19 @@ def test_a_last_batch_torn_anywhere_is_taken_back_while_the_tables_have_it(file:
                 assert file.read_bytes() == b""
 
 
-def test_an_archive_larger_than_what_is_read_at_once_is_mended_too(file: Path) -> None:
+@pytest.mark.parametrize("chunk", [5, 16, 1 << 16])
+def test_an_archive_larger_than_what_is_read_at_once_is_mended_too(
+    file: Path, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "_CHUNK", chunk)
     retention.prune(family(), before=_add(file))
     before = file.read_bytes()
-    big = rows.running(arguments={"text": "x" * 200_000})
+    big = rows.running(arguments={"text": "x" * 3 * chunk})
     ends.complete(big.pk, big.lease)
     with transaction.atomic():
         retention.prune(big.pk, before=_add(file))
         transaction.set_rollback(True)
-    assert file.stat().st_size > len(before) + 200_000
+    assert file.stat().st_size > len(before) + 3 * chunk
     with Archive(file):
         assert file.read_bytes() == before
 
@@ -288,8 +292,8 @@ def large(count: int, text: str) -> UUID:
 
 def test_ten_thousand_children_leave_in_few_statements(file: Path) -> None:
     parent = large(10_000, "x")
-    with Archive(file) as archive, CaptureQueriesContext(connection) as queries:
-        assert len(retention.prune(parent, before=archive.add)) == 10_001
+    with Archive(file) as opened, CaptureQueriesContext(connection) as queries:
+        assert len(retention.prune(parent, before=opened.add)) == 10_001
     assert len(queries) < 50
     assert Tombstone.objects.count() == 10_001
     assert file.read_bytes().count(b'\n{"entry": ') == 10_003
@@ -299,8 +303,8 @@ def test_memory_does_not_grow_with_what_is_archived(file: Path) -> None:
     parent = large(2_000, "x" * 10_000)
     tracemalloc.start()
     try:
-        with Archive(file) as archive:
-            retention.prune(parent, before=archive.add)
+        with Archive(file) as opened:
+            retention.prune(parent, before=opened.add)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

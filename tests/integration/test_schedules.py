@@ -22,7 +22,7 @@ from supervision.errors import InvalidArguments, UnknownBody
 from supervision.kernel import clock, lifecycle, retention
 from supervision.kernel.models import LogEntry, Task
 from supervision.testing import answer, run_until_idle, travel
-from supervision.worker import health, schedules
+from supervision.worker import health, schedules, scheduling
 from supervision.worker.broker import Broker
 from supervision.worker.schedules import SupervisedSchedule, schedule
 from supervision.worker.scheduling import start_due
@@ -310,6 +310,8 @@ def test_two_clusters_at_once_start_a_run_once(stage: Stage) -> None:
     assert first.commit() == 1
     assert start_due() == 0
     assert Task.objects.count() == 1
+    # it was due when the other one looked, and isn't any more when that has the lock
+    assert scheduling._look_at(schedules.get("nightly").pk) == 0
 
 
 def test_a_run_has_one_key_even_where_its_row_is_as_it_was_before() -> None:
