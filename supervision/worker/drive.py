@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -109,8 +108,7 @@ def drive_one(
     task's, for its limit: looked up if it isn't given.
     """
     measured = telemetry.begin()
-    body = body or slots.body_of(task_id)
-    taken = _take(task_id, task_lease, body, note=measured.note if measured else None)
+    body, taken = _take(task_id, task_lease, body, note=measured.note if measured else None)
     slots.after_take(body)
     if taken is None:
         return False
@@ -147,16 +145,21 @@ def _go(taken: Taken, *, stopping: Callable[[], bool], thread: bool) -> None:
         _let_go(taken, stopping)
 
 
-def _take(task_id: UUID | str, task_lease: int, body: str, note: Mapping[str, Any] | None) -> Taken | None:
-    """A take on a connection that is known to work: the last one may have died while the worker was idle."""
-    take = partial(lease.take, task_id, task_lease, note=note, body=body, limit=registry.limit_of(body))
+def _take(task_id: UUID | str, task_lease: int, body: str, note: Mapping[str, Any] | None) -> tuple[str, Taken | None]:
+    """The body, and a take on a connection that is known to work: the last one may have died while the worker was
+    idle."""
+
+    def attempt() -> tuple[str, Taken | None]:
+        known = body or slots.body_of(task_id)
+        return known, lease.take(task_id, task_lease, note=note, body=known, limit=registry.limit_of(known))
+
     try:
-        return take()
+        return attempt()
     except DatabaseError as error:
         if not sql.is_connection_lost(error):
             raise
         sql.connection().close()
-        return take()
+        return attempt()
 
 
 def _run(body: Body, taken: Taken, context: Context) -> None:

@@ -145,4 +145,4 @@ def test_a_process_that_is_ended_by_sigterm_stops_its_server(tmp_path: Path) -> 
         server = server_of(tmp_path / "postgres")
         process.terminate()
         assert process.wait(10) == 128 + signal.SIGTERM
-    wait_for(lambda: not psutil.pid_exists(server), "the server is gone")
+    wait_for(lambda: not psutil.pid_exists(server), "the server is gone", 30)

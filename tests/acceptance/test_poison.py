@@ -54,7 +54,7 @@ def test_worker_that_shows_no_sign_of_life_is_replaced(start_cluster: StartClust
     for role in ("worker", "pusher"):
         stopped = cluster.kill(role, signal.SIGSTOP)
         tasks.wait_for_state(tasks.start(), "completed", seconds=15)
-        assert stopped not in cluster.alive()
+        wait_for(lambda pid=stopped: pid not in cluster.alive(), f"the stopped {role} is gone", 15)  # type: ignore[misc]
 
 
 def test_cluster_whose_sentinel_shows_no_sign_of_life_ends(start_cluster: StartCluster) -> None:

@@ -19,6 +19,9 @@ class Sabotage:
 _RACES, _INVARIANTS = "tests/integration/test_races.py::", "tests/integration/test_invariants.py::"
 _GONE, _FAST = "tests/integration/test_gone.py::", "tests/integration/test_fast_paths.py::"
 
+_LIMITS = "tests/integration/test_limits.py::"
+_CHILDREN = "tests/integration/test_children.py::"
+
 SABOTAGES = {
     "no lease check in a checkpoint": Sabotage(
         "kernel/lease.py",
@@ -28,8 +31,8 @@ SABOTAGES = {
     ),
     "a take that asks for no lease": Sabotage(
         "kernel/lease.py",
-        "WHERE id = %(task_id)s::uuid AND lease = %(lease)s AND current_state IN ('pending', 'parked')",
-        "WHERE id = %(task_id)s::uuid AND current_state IN ('pending', 'parked')",
+        "task.id = %(task_id)s::uuid AND task.lease = %(lease)s AND task.current_state IN ('pending', 'parked')",
+        "task.id = %(task_id)s::uuid AND task.current_state IN ('pending', 'parked')",
         f"{_RACES}test_an_old_package_of_an_earlier_lease_takes_nothing",
     ),
     "no state guard": Sabotage(
@@ -93,15 +96,33 @@ SABOTAGES = {
     ),
     "a completion that looks at nothing else": Sabotage(
         "kernel/ends.py",
-        "       AND parent_id IS NULL AND ending = '' AND pause_requested_at IS NULL AND cancel_requested_at IS NULL\n",
+        "       AND {of_parent} AND ending = '' AND pause_requested_at IS NULL AND cancel_requested_at IS NULL\n",
         "",
         f"{_FAST}test_completion_that_something_hangs_on_goes_the_general_way",
     ),
     "an offer that waits for another": Sabotage(
         "kernel/due.py",
-        "       FOR NO KEY UPDATE SKIP LOCKED\n",
+        "       FOR NO KEY UPDATE OF task SKIP LOCKED\n",
         "",
         f"{_FAST}test_offer_passes_over_what_another_is_offering",
+    ),
+    "a count of who runs without the slot lock": Sabotage(
+        "kernel/limits.py",
+        "pg_advisory_xact_lock(1937076837, hashtext(%(body)s))",
+        "hashtext(%(body)s)",
+        f"{_LIMITS}test_two_takes_at_once_get_one_slot_between_them",
+    ),
+    "a slot that nobody gives away": Sabotage(
+        "worker/tick.py",
+        "woken=slots.sweep()",
+        "woken=0",
+        f"{_LIMITS}test_slots_that_nobody_gave_away_are_found_by_the_tick",
+    ),
+    "a parent that is woken by no child": Sabotage(
+        "kernel/ends.py",
+        "SET children_awaited = children_awaited - 1,",
+        "SET children_awaited = children_awaited,",
+        f"{_CHILDREN}test_the_last_two_children_end_at_the_same_moment_and_wake_their_parent_once[ways0]",
     ),
     "a pid taken for its process": Sabotage(
         "kernel/identity.py",

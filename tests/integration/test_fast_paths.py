@@ -182,7 +182,7 @@ def test_offer_reads_little_whatever_is_due(monkeypatch: pytest.MonkeyPatch) -> 
         assert len(due.offer(2, queues=None, bodies=[("work", 1)])) == 2
     assert [scans for scans, _rows in read] == [0] * 10
     each = [after - before for (_scans, before), (_same, after) in itertools.pairwise(read)]  # the counters go on
-    assert max(each) < 100
+    assert max(each) < 300  # a dozen samples of a few rows each, and past what is on offer
 
 
 def test_offer_is_planned_once() -> None:
