@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -52,9 +53,12 @@ class Archive:
     def __init__(self, path: Path | str) -> None:
         self._path = Path(path)
         try:
-            self._file: IO[bytes] = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise ArchiveUnusable(path, str(error.strerror)) from None
+        # unbuffered: what a full disk doesn't take must not be tried again by the mending
+        self._file: IO[bytes] = os.fdopen(descriptor, "r+b", buffering=0)
+        self._pending = bytearray()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             begins = self._file.read(len(_HEAD))  # torn in the first head: a part of it
@@ -81,6 +85,7 @@ class Archive:
         """Adds the rows of these tasks as one batch; on the disk when it returns. Sensitive arguments are masked.
 
         For ``retention.prune(before=...)``, within its transaction. Reads as it writes: memory doesn't grow with them.
+        Raises ArchiveUnusable where the disk is full; ``mend`` then takes back what was written.
         """
         self._file.seek(0, os.SEEK_END)
         head = {"batch": {"task": str(task_ids[0]), "tasks": len(task_ids), "at": clock.now().isoformat()}}
@@ -93,7 +98,7 @@ class Archive:
                     row["arguments"] = masking.mask_names(row["arguments"], row["sensitive"])
                 known = secrets.get(row["id"] if kind == "task" else row.get("task_id") or row.get("run_id") or "")
                 self._write({kind: masking.mask_values(row, known) if known else row})
-        self._file.flush()
+        self._flush()
         crash.point("archive:before_commit")
         os.fsync(self._file.fileno())
         crash.point("archive:after_commit")
@@ -104,15 +109,24 @@ class Archive:
         self._cut(self._last(b"\n") or 0)  # a torn line; its batch was not on the disk, so it is in the tables
         while (found := self._last(b"\n" + _HEAD)) is not None or self._file.seek(0, os.SEEK_END):
             start = found or 0
-            self._file.seek(start)
-            head = json.loads(self._file.readline())["batch"]
+            head = json.loads(next(self._lines(start)))["batch"]
             if Tombstone.objects.using(settings.DATABASE).filter(pk=head["task"]).exists():
                 return
             self._refuse_unless_in_tables(start)
             self._cut(start)
 
     def _write(self, value: Any) -> None:
-        self._file.write(json.dumps(value, ensure_ascii=False).encode() + b"\n")
+        self._pending += json.dumps(value, ensure_ascii=False).encode() + b"\n"
+        if len(self._pending) >= _CHUNK:
+            self._flush()
+
+    def _flush(self) -> None:
+        pending, self._pending = memoryview(bytes(self._pending)), bytearray()
+        while pending:
+            try:
+                pending = pending[self._file.write(pending) :]
+            except OSError as error:
+                raise ArchiveUnusable(self._path, str(error.strerror)) from None
 
     def _last(self, mark: bytes) -> int | None:
         """Where the line after the last ``mark`` begins, looked for from the end, however large the file is."""
@@ -135,18 +149,20 @@ class Archive:
 
     def _refuse_unless_in_tables(self, start: int) -> None:
         """Before a batch is taken back: all that it has of tasks stands in this database, ended, at the same length."""
-        self._file.seek(start)
-        self._file.readline()
+        lines = self._lines(start)
+        next(lines)
         written: dict[UUID, int] = {}
-        for line in self._file:
-            if line.startswith(b'{"task": ') and line.endswith(b"\n"):
-                row = json.loads(line)["task"]
-                written[UUID(row["id"])] = row["log_length"]
-                if len(written) >= _ROWS:
-                    self._compare(written)
-            elif not line.startswith(b'{"task": '):
-                break
+        for line in takewhile(lambda each: each.startswith(b'{"task": '), lines):
+            row = json.loads(line)["task"]
+            written[UUID(row["id"])] = row["log_length"]
+            if len(written) >= _ROWS:
+                self._compare(written)
         self._compare(written)
+
+    def _lines(self, start: int) -> Iterator[bytes]:
+        with self._path.open("rb") as reading:
+            reading.seek(start)
+            yield from reading
 
     def _compare(self, written: dict[UUID, int]) -> None:
         tasks = Task.objects.using(settings.DATABASE).filter(pk__in=written, current_state__in=TERMINAL)

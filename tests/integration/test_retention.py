@@ -1,6 +1,7 @@
 """Old tasks leave for an archive, whole and once; a person's data is erased; their files go with them."""
 
 import json
+import resource
 import stat
 import tracemalloc
 from collections.abc import Iterator
@@ -261,6 +262,23 @@ def test_what_only_the_archive_has_is_never_taken_back(file: Path) -> None:
 def test_two_prunes_do_not_write_one_archive(file: Path) -> None:
     with Archive(file), pytest.raises(CommandError, match="another prune"):
         prune("--older-than", "0d", "--archive", file)
+
+
+def test_a_full_disk_is_said_and_leaves_tables_and_archive_as_they_were(file: Path) -> None:
+    retention.prune(family(), before=_add(file))
+    before = file.read_bytes()
+    large(50, "x" * 10_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 100_000, hard))
+    try:
+        with pytest.raises(CommandError, match="File too large"):
+            prune("--older-than", "0d", "--archive", file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert file.read_bytes() == before
+    assert Task.objects.count() == 51
+    prune("--older-than", "0d", "--archive", file)
+    assert len(lines(file, "task")) == 53
 
 
 def test_an_error_in_the_middle_leaves_nothing_in_the_archive(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
