@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from supervision.conf import settings
 from supervision.kernel import files, sql
 from supervision.kernel.files import StoredFile
+from supervision.kernel.sql import connection
 
 logger = logging.getLogger(__name__)
 
@@ -35,21 +36,28 @@ _FOUND = " UNION ALL ".join(
 )
 # Each stored file lies in a folder of its own, which nobody can guess and whose name JSON writes as it is. The log is
 # only read of tasks of the same lineage: a retry keeps recorded steps, what else knows a file has it in its row.
-_KEPT = " UNION ALL ".join(
+_KEPT = [
     f"SELECT {column}::text AS value FROM {table} WHERE {column}::text {_HAS_FILE}"  # noqa: S608 - constants
     + (" AND task_id = ANY (%(lineage)s::uuid[])" if table == "supervision_logentry" else "")
     for table, _key, column in _VALUES
-)
-_ELSEWHERE = f"""
-SELECT DISTINCT folder[1] FROM ({_KEPT}) AS kept, regexp_matches(value, %(folder)s, 'g') AS folder
+]
+_ELSEWHERE = """
+SELECT DISTINCT folder[1] FROM ({kept}) AS kept, regexp_matches(value, %(folder)s, 'g') AS folder
  WHERE folder[1] = ANY (%(folders)s::text[])
-"""  # noqa: S608 - constants
+"""
 _LINEAGE = """
 SELECT fork.id FROM supervision_task AS task
   JOIN supervision_task AS fork ON fork.root_id = COALESCE(task.root_id, task.id) OR fork.id = task.root_id
  WHERE task.id = ANY (%(ids)s::uuid[])
 """
 _FOLDER = "supervision/[0-9a-f-]{36}/"
+_also: dict[tuple[str, str], None] = {}
+
+
+def also_in(table: str, column: str) -> None:
+    """From now on a file stays whose reference stands in that JSON or text column: of an engine's rows that outlive
+    their tasks, or of a table of the project's own, which is in the same database."""
+    _also[table, column] = None
 
 
 @dataclass
@@ -81,10 +89,18 @@ def remove(stored: Found) -> int:
     if not stored.files:
         return 0
     parameters = {"folders": list(stored.files), "folder": _FOLDER, "lineage": stored.lineage}
-    kept = {row[0] for row in sql.run(_ELSEWHERE, parameters)}
+    kept = {row[0] for row in sql.run(_ELSEWHERE.format(kept=" UNION ALL ".join([*_KEPT, *_also_kept()])), parameters)}
     paths = [file.path for folder, file in stored.files.items() if folder not in kept]
     transaction.on_commit(lambda: _delete(paths), using=settings.DATABASE, robust=True)
     return len(paths)
+
+
+def _also_kept() -> list[str]:
+    quoted = connection().ops.quote_name
+    return [
+        f"SELECT {quoted(column)}::text AS value FROM {quoted(table)} WHERE {quoted(column)}::text {_HAS_FILE}"  # noqa: S608
+        for table, column in _also
+    ]
 
 
 def _delete(paths: Sequence[str]) -> None:

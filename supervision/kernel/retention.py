@@ -23,6 +23,7 @@ class Attached(Protocol):
     """An engine's rows that hang on tasks. Called inside the transaction of ``prune`` or ``erase``, doors open.
 
     May have ``archived``: a mapping of a kind to the query of the rows that an archive shall keep, with ``%(ids)s``.
+    Of rows that outlive their tasks and may refer to files ``leftovers.also_in`` is told.
     """
 
     def prune(self, task_ids: Sequence[UUID]) -> None:
