@@ -14,7 +14,7 @@ from django.utils.module_loading import import_string
 
 from supervision.conf import settings, unknown_names
 from supervision.engines import registry
-from supervision.kernel import links
+from supervision.kernel import ages, links
 from supervision.worker import postman
 
 TRIGGERS = frozenset(
@@ -80,6 +80,14 @@ def check_settings(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
                 id="supervision.W012",
             )
         )
+    found += [
+        Error(
+            f"SUPERVISION['RETENTION'] has a wrong age for {body!r}: {error}",
+            hint="Say '90d', a timedelta, or None for ever; the body '*' stands for all others.",
+            id="supervision.E011",
+        )
+        for body, error in ages.wrong_ages()
+    ]
     if settings.DATABASE not in django_settings.DATABASES:
         found.append(
             Error(

@@ -9,6 +9,14 @@ from uuid import UUID
 
 from django.db.models import DateTimeField, Func
 
+from supervision.kernel import sql
+
+
+def now() -> datetime:
+    """The time of this very statement, for what is judged in Python. After a lock, ask again."""
+    moment: datetime = sql.run("SELECT supervision_now_v1()", {})[0][0]
+    return moment
+
 
 class Now(Func):
     """``statement_timestamp()``: STABLE, so an index can be searched with it. For sweeps, due-queries, and for guards
