@@ -14,6 +14,7 @@ from django.utils.module_loading import import_string
 
 from supervision.conf import settings, unknown_names
 from supervision.engines import registry
+from supervision.kernel import ages, links
 from supervision.worker import postman
 
 TRIGGERS = frozenset(
@@ -71,6 +72,22 @@ def check_settings(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
                 id="supervision.E010",
             )
         )
+    if settings.ANSWER_LINKS and (why := links.why_impossible()):
+        found.append(
+            Warning(
+                f"SUPERVISION['ANSWER_LINKS'] is on, but no notice can carry one: {why}.",
+                hint="Set BASE_URL, and include the pages' urls.",
+                id="supervision.W012",
+            )
+        )
+    found += [
+        Error(
+            f"SUPERVISION['RETENTION'] has a wrong age for {body!r}: {error}",
+            hint="Say '90d', a timedelta, or None for ever; the body '*' stands for all others.",
+            id="supervision.E011",
+        )
+        for body, error in ages.wrong_ages()
+    ]
     if settings.DATABASE not in django_settings.DATABASES:
         found.append(
             Error(

@@ -1,4 +1,4 @@
-"""What people do to tasks here: each verb with its permission and its words, and how one or many are carried out.
+"""What people do to tasks here, and how one or many are carried out.
 
 Every row brings the generation that the person saw. A row that has changed since is reported and left as it is; the
 others go through.
@@ -8,79 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from supervision import wording
 from supervision.admin.access import may, visible_tasks
-from supervision.admin.columns import task_name
-from supervision.engines import verbs
 from supervision.errors import Conflict, SupervisionError, TaskNotFound
 from supervision.kernel.models import Task
 from supervision.kernel.states import State
+from supervision.showing.tasks import task_name
+from supervision.showing.verbs import VERBS, Verb
 
-if TYPE_CHECKING:
-    from django.utils.functional import _StrPromise as Words
-
-
-@dataclass(frozen=True)
-class Verb:
-    """One thing to do to a task, with its words. ``grant`` is the word of ``has_<grant>_permission``."""
-
-    does: verbs.Verb
-    grant: str
-    label: Words
-    """On the button and in the list's menu."""
-    done: Words
-    """``{0}`` is the task."""
-    meaning: Words
-    """What will happen, on the confirmation."""
-    is_grave: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.does.name
-
-    @property
-    def codename(self) -> str:
-        return self.does.codename
-
-    def is_possible(self, task: Task) -> bool:
-        return self.does.is_possible(task)
-
-
-VERBS = {
-    verb.name: verb
-    for verb in (
-        Verb(
-            verbs.VERBS["pause"], "pause", gettext_lazy("Pause"),
-            gettext_lazy("{0} is paused, or pausing after the current step."),
-            gettext_lazy("A running task pauses after the current step. A waiting one stays where it is."),
-        ),
-        Verb(
-            verbs.VERBS["resume"], "pause", gettext_lazy("Resume"), gettext_lazy("{0} goes on."),
-            gettext_lazy("It goes on where it stopped. Deadlines that were set stand."),
-        ),
-        Verb(
-            verbs.VERBS["cancel"], "cancel", gettext_lazy("Cancel"),
-            gettext_lazy("{0} is cancelled, after its clean-up."),
-            gettext_lazy("It ends. If it ever ran, a worker lets it clean up first. This can't be taken back."),
-            is_grave=True,
-        ),
-        Verb(
-            verbs.VERBS["expire"], "cancel", gettext_lazy("Expire now"), gettext_lazy("{0} is expired."),
-            gettext_lazy("It ends as if its time had run out. This can't be taken back."),
-            is_grave=True,
-        ),
-        Verb(
-            verbs.VERBS["retry"], "retry", gettext_lazy("Retry"), gettext_lazy("{0} is tried again, as a new task."),
-            gettext_lazy("A new task with the same arguments, decisions and answers. This one stays as it is."),
-        ),
-    )
-}  # fmt: skip
+__all__ = ["VERBS", "Outcome", "Verb", "carry_out"]
 
 
 @dataclass(frozen=True)

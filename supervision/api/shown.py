@@ -9,11 +9,12 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from supervision import wording
-from supervision.engines import registry, verbs
-from supervision.errors import UnknownBody
+from supervision.engines import verbs
 from supervision.kernel import masking
 from supervision.kernel.models import Question, Task
 from supervision.kernel.states import DEAD_LETTER_REASONS, State, first_word
+from supervision.showing import log_lines
+from supervision.showing.tasks import body_label
 
 
 class ProgressSerializer(serializers.Serializer[Any]):
@@ -47,7 +48,7 @@ class TaskSerializer(serializers.Serializer[Any]):
     masked: tuple[str, ...] = ("subject", "reason", "situation", "progress")
 
     def get_label(self, task: Task) -> str:
-        return label_of(task.body)
+        return body_label(task.body)
 
     def get_situation(self, task: Task) -> str:
         spoken = wording.situation(task).label
@@ -94,8 +95,6 @@ class TaskDetailSerializer(TaskSerializer):
         return verbs.possible(task)
 
 
-_MACHINES = frozenset({"task_taken", "task_parked", "task_checkpointed", "children_ended"})
-"""Events whose actor is a worker, not a person."""
 _FOR_ALL = ("message", "reason", "note")
 """What of a payload is meant for people; results of steps, tracebacks and hosts are the staff's to read."""
 
@@ -120,7 +119,7 @@ class EntrySerializer(serializers.Serializer[Any]):
         shown = super().to_representation(instance)
         if not self.context.get("is_overseer"):
             shown["payload"] = {name: shown["payload"][name] for name in _FOR_ALL if name in shown["payload"]}
-            shown["actor"] = "" if instance.event in _MACHINES else shown["actor"]
+            shown["actor"] = "" if instance.event in log_lines.MACHINES else shown["actor"]
         return shown
 
 
@@ -193,14 +192,6 @@ def secrets_of(task: Task) -> list[str]:
     if not task.sensitive:
         return []
     return masking.secrets_of(getattr(task, "secret_arguments", None) or task.arguments, task.sensitive)
-
-
-def label_of(body: str) -> str:
-    """The body's label; its name, where this process doesn't know it."""
-    try:
-        return registry.get(body).label
-    except UnknownBody:
-        return body
 
 
 def where_secret(path: str = "") -> Case:

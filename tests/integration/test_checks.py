@@ -46,6 +46,7 @@ def test_nothing_fires_in_this_project() -> None:
         ({"BEAT_SECONDS": 6}, "supervision.E002"),
         ({"BEAT_SECONDS": 0}, "supervision.E002"),
         ({"DATABASE": "nowhere"}, "supervision.E003"),
+        ({"ANSWER_LINKS": True}, "supervision.W012"),
         ({"OWNERS": "no.such.function"}, "supervision.E011"),
         ({"VISIBLE_TASKS": "supervision.__version__"}, "supervision.E011"),
         ({"API_READS": "often"}, "supervision.E012"),
