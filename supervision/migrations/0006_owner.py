@@ -4,11 +4,11 @@ from pathlib import Path
 
 from django.db import migrations, models
 
-SQL = Path(__file__).parent / "sql" / "0005_watchers.sql"
+SQL = Path(__file__).parent / "sql" / "0006_watchers.sql"
 
 
 class Migration(migrations.Migration):
-    dependencies = [("supervision", "0004_limits")]
+    dependencies = [("supervision", "0005_machines")]
     operations = [
         migrations.AddIndex(
             model_name="task",
