@@ -13,7 +13,7 @@ from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
 from supervision import wording
-from supervision.admin import signalling
+from supervision.admin import run_page, signalling
 from supervision.admin.access import may, visible_tasks
 from supervision.admin.columns import subject_link
 from supervision.admin.verbs import VERBS
@@ -84,6 +84,7 @@ def describe(model_admin: TaskAdmin, request: HttpRequest, task: Task) -> dict[s
         "arguments": _excerpt(task.masked_arguments, secrets) if task.arguments else None,
         "files": downloads.files_of(task),
         **_family(request, task),
+        **run_page.describe(request, task),
     }
 
 

@@ -134,6 +134,7 @@ def create_many(
     subjects: Sequence[str] = (),
     idempotency_keys: Sequence[str] = (),
     start_after: Sequence[timedelta] = (),
+    concurrency_key: str = "",
     parent: Task | None = None,
     parent_steps: Sequence[str] = (),
     body_version: int = 1,
@@ -159,7 +160,7 @@ def create_many(
         "owner_ref": parent.owner_ref if parent else owner_ref(owner),
         "created_by_ref": person_ref(by if by is not None else owner),
         "subject_type_id": None, "subject_pk": "", "decisions": "{}", "start_at": start_at, "expires_at": None,
-        "expires_after": expires_after, "concurrency_key": "", "parent_id": parent.pk if parent else None,
+        "expires_after": expires_after, "concurrency_key": concurrency_key, "parent_id": parent.pk if parent else None,
         "forked_from": None, "round": 0, "payload": "{}",
         "actor": f"task {parent.pk}" if parent else actor_ref(by if by is not None else owner),
     }  # fmt: skip

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from supervision.conf import settings
 from supervision.errors import Refused, TaskNotFound
-from supervision.kernel import leftovers, sql, storable
+from supervision.kernel import countdown, leftovers, sql, storable
 from supervision.kernel.actors import actor_ref
 from supervision.kernel.models import ERASED, Erasure, LogEntry, Question, Signal, Task
 from supervision.kernel.states import TERMINAL
@@ -83,6 +83,7 @@ def prune(
         stored = leftovers.Found() if keep_files else leftovers.found(ids)
         for statement in _PRUNE:
             sql.run(statement, {"ids": ids})
+        countdown.prune(ids)
         for rows in _attached:
             rows.prune(ids)
         sql.run(_PRUNE_TASKS, {"ids": ids})
@@ -145,6 +146,7 @@ def erase(task_id: UUID | str, *, by: Any, note: str = "") -> int:
         answered.update(answer=ERASED)
         Question.objects.using(database).filter(task_id=task.pk).update(prompt="", form={})
         Vote.objects.using(database).filter(question__task_id=task.pk).update(note="")
+        countdown.erase(task.pk, ERASED)
         for rows in _attached:
             rows.erase(task.pk)
         return leftovers.remove(stored)

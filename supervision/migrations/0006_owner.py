@@ -4,7 +4,7 @@ from pathlib import Path
 
 from django.db import migrations, models
 
-SQL = Path(__file__).parent / "sql" / "0005_watchers.sql"
+SQL = Path(__file__).parent / "sql" / "0006_watchers.sql"
 
 
 class Migration(migrations.Migration):

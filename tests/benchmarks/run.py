@@ -19,6 +19,7 @@ NAMES = (
     "admin",
     "bulk",
     "checkpoints",
+    "dag",
     "logpage",
     "machines",
     "parked",

@@ -19,7 +19,7 @@ from django.db import Error as DatabaseError
 from django.db import connections
 from django.utils.translation import gettext as _
 
-from project import demo_once, ordering, retraining
+from project import demo_once, nightly, ordering, retraining
 from project.demo_processes import StopSignals, Workers, listening
 from project.demo_screen import Screen, summary
 from project.normalising import BODY, start_upload
@@ -74,10 +74,12 @@ class Command(BaseCommand):
         with listening(port) as serve:
             _migrate()
             sign_in, chosen = _administrator(password)
-            is_new = _start_sample(_customer(chosen))
+            customer = _customer(chosen)
+            is_new = _start_sample(customer)
             if is_new:
                 retraining.start_demo()
                 ordering.start_demo()
+                nightly.start_demo(customer)
             connections.close_all()
             signals.defer()
             with retraining.demo_service(), Workers(workers, signals, verbosity=max(0, verbosity - 1)) as cluster:
@@ -110,6 +112,8 @@ class Command(BaseCommand):
                 _("A worker is reading %(file)s and will ask about its unclear countries: open the task there, answer, "
                   "and see it end.") % {"file": SAMPLE}
             )  # fmt: skip
+            self._say(_("A nightly report counts the orders of %(file)s, and asks whether to publish it.")
+                      % {"file": nightly.ORDERS})  # fmt: skip
             self._say(_("A dozen customers' models are retrained by a pipeline, on a fake service that loses jobs."))
         self._say(_("Another file: start a task there, or run manage.py demo --once FILE.csv in a second terminal."))
         self._say(_("Ctrl-C stops everything."))
