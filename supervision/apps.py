@@ -12,6 +12,7 @@ class SupervisionConfig(AppConfig):
 
     def ready(self) -> None:
         from supervision import checks  # noqa: F401, PLC0415 - registers them, and needs models
+        from supervision.engines.machines import checking  # noqa: F401, PLC0415
 
         autodiscover_modules("supervised")
 

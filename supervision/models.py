@@ -1,5 +1,6 @@
 """Index: Django looks for models here."""
 
+from supervision.engines.machines.models import MachineEvent, Standing, Timer
 from supervision.engines.pipelines.models import Pointer, Visit
 from supervision.kernel.clusters import Cluster
 from supervision.kernel.holds import Hold
@@ -10,6 +11,6 @@ from supervision.kernel.votes import Vote
 from supervision.worker.schedules import SupervisedSchedule
 
 __all__ = [
-    "Cluster", "Erasure", "Heartbeat", "Hold", "LogEntry", "Node", "Notice", "Plan", "Pointer", "Question", "Signal",
-    "Start", "SupervisedSchedule", "Task", "Tombstone", "Visit", "Vote",
+    "Cluster", "Erasure", "Heartbeat", "Hold", "LogEntry", "MachineEvent", "Node", "Notice", "Plan", "Pointer",
+    "Question", "Signal", "Standing", "Start", "SupervisedSchedule", "Task", "Timer", "Tombstone", "Visit", "Vote",
 ]  # fmt: skip

@@ -2,7 +2,9 @@
 
 Every receiver gets ``task_id`` (UUID), ``body``, ``event``, ``state``, ``reason``, ``generation``, ``lease`` and
 ``sequence_num`` of the log entry; ``sender`` is the Task model. Arguments and answers are not passed: read the row.
-The same events go to the logger ``supervision.events`` with these names as attributes of the record.
+``machine_moved`` instead gets ``machine``, ``subject``, ``event``, ``source``, ``target`` and ``sequence_num`` of the
+history; its ``sender`` is the Standing model.
+The same events of tasks go to the logger ``supervision.events`` with these names as attributes of the record.
 """
 
 from django.dispatch import Signal
@@ -22,4 +24,5 @@ question_answered = Signal()
 vote_cast = Signal()
 signal_sent = Signal()
 signal_consumed = Signal()
+machine_moved = Signal()
 slot_freed = Signal()

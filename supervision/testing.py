@@ -26,7 +26,7 @@ from supervision.engines.registry import Body
 from supervision.kernel import due, questions
 from supervision.kernel.models import Question, Task
 from supervision.worker.drive import drive_one
-from supervision.worker.tick import tick
+from supervision.worker.tick import adopt, tick
 
 _MANY = 10_000
 
@@ -34,6 +34,7 @@ _MANY = 10_000
 def run_until_idle(*, limit: int = _MANY) -> int:
     """Ticks and drives, in this process, until nothing is due; the number of drives. Raises after ``limit`` of them."""
     drives = 0
+    adopt()
     while True:
         tick()
         offers = due.offer(100, queues=None, bodies=registry.drivable(), version_grace=timedelta(0))
@@ -121,6 +122,10 @@ UPDATE supervision_task SET current_state = 'cancelled', watchdog_stop_reason = 
  WHERE current_state IN ('pending', 'running', 'parked');
 INSERT INTO supervision_tombstone (task_id, owner_ref, body, idempotency_key, final_state, log_length)
 SELECT id, owner_ref, body, '', current_state, log_length FROM supervision_task;
+UPDATE supervision_standing SET is_leaving = true;
+DELETE FROM supervision_timer;
+DELETE FROM supervision_machineevent;
+DELETE FROM supervision_standing;
 DELETE FROM supervision_visit;
 DELETE FROM supervision_pointer;
 DELETE FROM supervision_node;

@@ -170,6 +170,26 @@ def _next_while_idle(task: Any) -> str:
     return _("Starts at its time.") if task.current_state == State.PENDING else _("Goes on at its time.")
 
 
+def outcome(verb: str, task: Any) -> str:
+    """What a verb of a person truthfully did to the task that it returned: a request isn't its fulfilment."""
+    match verb:
+        case "pause":
+            return _("pausing after the current step") if task.current_state == State.RUNNING else _("paused")
+        case "resume":
+            if task.current_state == State.RUNNING or task.wake_at is not None:
+                return _("goes on")
+            return _("no longer paused; it still waits")
+        case "retry":
+            return _("tried again, as a new task")
+    ended = {"cancel": _("cancelled"), "expire": _("expired")}
+    under_way = {"cancel": _("being cancelled"), "expire": _("expiring")}
+    if task.is_terminal:
+        return ended.get(verb, _("done"))
+    if task.current_state == State.RUNNING:
+        return _("%(doing)s after the current step") % {"doing": under_way.get(verb, _("ending"))}
+    return _("%(doing)s: a worker lets it clean up first") % {"doing": under_way.get(verb, _("ending"))}
+
+
 EVENTS: dict[str, Promise] = {
     "task_created": gettext_lazy("created"),
     "task_taken": gettext_lazy("taken by a worker"),

@@ -7,24 +7,23 @@ for hosts with several tenants: what it leaves out does not exist for them, on a
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404
-from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 
 from supervision.conf import settings
+from supervision.engines.machines.models import Standing
 from supervision.engines.pipelines.models import Pointer
-from supervision.kernel import entitlement
+from supervision.kernel import entitlement, sight
 from supervision.kernel.models import Question, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from uuid import UUID
 
+    from supervision.engines.machines.models import StandingQuerySet
     from supervision.engines.pipelines.models import PointerQuerySet
     from supervision.kernel.models import TaskQuerySet
 
@@ -41,9 +40,7 @@ def may(user: User, codename: str, row: Task | Pointer | None = None) -> bool:
 
 def visible_tasks(user: User) -> TaskQuerySet:
     """The tasks that exist for this user, whatever they may do with them."""
-    tasks = Task.objects.using(settings.DATABASE).all()
-    narrow = _narrowing(settings.VISIBLE_TASKS)
-    return tasks if narrow is None else narrow(user, tasks)
+    return sight.visible(user)
 
 
 def task_or_refuse(user: User, task_id: UUID | str, codename: str = "view_task") -> Task:
@@ -77,6 +74,23 @@ def pointer_or_refuse(user: User, pk: int, codename: str = "view_pointer") -> Po
     raise Http404(_("There is no such pointer."))
 
 
+def visible_standings(user: User) -> StandingQuerySet:
+    """The standings of machines that exist for this user. Whose subjects they are is for the host to say, on its rows'
+    own pages: where VISIBLE_TASKS narrows, only superusers see them here."""
+    standings = Standing.objects.using(settings.DATABASE).all()
+    return standings if user.is_superuser or not settings.VISIBLE_TASKS else standings.none()
+
+
+def standing_or_refuse(user: User, pk: int) -> Standing:
+    """The visible standing, read with the database's clock, if the user may; refused as a task is."""
+    if not may(user, "view_standing"):
+        raise PermissionDenied
+    standing = visible_standings(user).with_clock().filter(pk=pk).first()
+    if standing is None:
+        raise Http404(_("There is no such standing."))
+    return standing
+
+
 def visible_questions(user: User) -> QuerySet[Question]:
     """Questions of visible tasks that the user may look at: all with the permission to view, else what they may
     answer."""
@@ -86,8 +100,3 @@ def visible_questions(user: User) -> QuerySet[Question]:
     if may(user, "view_question") or may(user, "view_task"):
         return questions
     return entitlement.answerable(questions, user)
-
-
-@lru_cache(maxsize=8)
-def _narrowing(path: str) -> Callable[[Any, Any], Any] | None:
-    return import_string(path) if path else None

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
@@ -17,13 +17,13 @@ from django.utils.translation import gettext_lazy
 from supervision import diagrams, wording
 from supervision.admin import pointer_page, repointing
 from supervision.admin.access import may, pointer_or_refuse, visible_pointers
-from supervision.admin.columns import body_label, moment, shortened
 from supervision.admin.paging import CappedPaginator, shown_count
+from supervision.admin.pictures import picture
 from supervision.admin.pointer_filters import PipelineFilter, StateFilter, StuckFilter
 from supervision.engines.pipelines import pipeline, standing
 from supervision.engines.pipelines.models import Pointer
 from supervision.engines.pipelines.picture import graph_of
-from supervision.errors import SupervisionError
+from supervision.showing.tasks import body_label, moment, shortened
 from supervision.signs import sign
 
 
@@ -188,16 +188,7 @@ class PointerAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 def _picture(name: str, counts: dict[str, int], current: str = "") -> HttpResponse:
-    """An image, and nothing that could run: shown by an ``img`` element, and inert when it is opened by itself."""
-    try:
-        svg = diagrams.render(graph_of(pipeline.get(name), counts=counts, current=current), "svg")
-    except SupervisionError as error:
-        raise Http404(str(error)) from None
-    response = HttpResponse(svg, content_type="image/svg+xml")
-    response["X-Content-Type-Options"] = "nosniff"
-    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
-    response["Cache-Control"] = "private, no-cache"
-    return response
+    return picture(lambda: graph_of(pipeline.get(name), counts=counts, current=current))
 
 
 def _number(raw: str) -> int:

@@ -12,13 +12,13 @@ from django.utils.translation import gettext as _
 
 from supervision import diagrams, wording
 from supervision.admin.access import visible_tasks
-from supervision.admin.columns import body_label
-from supervision.admin.texts import excerpt
 from supervision.engines.dags.picture import graph_of_run, taken
 from supervision.errors import SupervisionError
 from supervision.kernel import masking, nodes
 from supervision.kernel.models import Task
 from supervision.kernel.nodes import Node, NodeState, Plan
+from supervision.showing.tasks import body_label
+from supervision.showing.texts import excerpt
 from supervision.signs import sign
 from supervision.wording import Situation
 

@@ -13,7 +13,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from supervision.admin import actions, create, downloads, run_page, signalling, task_page
+from supervision.admin import actions, create, run_page, signalling, task_page
 from supervision.admin.access import may, task_or_refuse, visible_tasks
 from supervision.admin.columns import Columns
 from supervision.admin.created import CreatedFilter
@@ -23,6 +23,7 @@ from supervision.admin.paging import CappedPaginator, shown_count
 from supervision.admin.searching import search
 from supervision.admin.verbs import VERBS
 from supervision.kernel.models import Task
+from supervision.showing import downloads
 
 _WIDE = ("arguments", "sensitive", "locked_decisions", "result")
 """Columns that a list doesn't read."""

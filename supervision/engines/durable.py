@@ -22,6 +22,7 @@ from supervision.engines.replay import Names, Recorded, Replay
 from supervision.engines.steps import ONCE, Retry
 from supervision.errors import (
     AwaitingSignal,
+    Busy,
     Cancelled,
     ConnectionLost,
     ContinuedAsNew,
@@ -342,7 +343,7 @@ class Durable:
                     crash.point("checkpoint:before_commit")
             except BaseException as error:
                 self._decided = before
-                if left == 0 or not isinstance(error, DatabaseError) or sql.sqlstate(error) not in sql.RETRYABLE:
+                if left == 0 or not _is_undone(error):
                     raise
             else:
                 crash.point("checkpoint:after_commit")
@@ -380,6 +381,11 @@ class Durable:
     def _traceback(self, error: BaseException) -> str:
         whole = storable.error_text("".join(traceback.format_exception(error)))
         return storable.text(masking.mask_values(whole, self._secrets), 20_000)
+
+
+def _is_undone(error: BaseException) -> bool:
+    """Whether the transaction did nothing, through no fault of the function: a deadlock, a row that stayed locked."""
+    return isinstance(error, Busy) or (isinstance(error, DatabaseError) and sql.sqlstate(error) in sql.RETRYABLE)
 
 
 def _encode(full: str, result: Any) -> str:

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from supervision.conf import settings
 from supervision.errors import AlreadyPruned, ConcurrencyKeyHeld, NotStorable
 from supervision.kernel import sql, storable
-from supervision.kernel.actors import actor_ref, owner_ref, person_ref
+from supervision.kernel.actors import actor_ref, owner_ref, person_ref, user_id
 from supervision.kernel.models import Task, Tombstone
 from supervision.kernel.transition import CHANNEL, announce, committing, refuse_isolation
 
@@ -99,7 +99,7 @@ def create(
         "priority": _priority(priority),
         "arguments": [storable.encode(dict(arguments or {}), place="arguments", limit="MAX_ARGUMENTS_BYTES")],
         "sensitive": storable.encode(list(sensitive), place="sensitive", limit="MAX_PAYLOAD_BYTES"),
-        "owner_id": getattr(owner, "pk", None),
+        "owner_id": user_id(owner),
         "owner_ref": owner_key or owner_ref(owner),
         "subjects": [storable.text(subject or (str(subject_object) if subject_object else ""), 200)[:200]],
         "subject_type_id": ContentType.objects.get_for_model(subject_object).pk if subject_object else None,
@@ -156,7 +156,7 @@ def create_many(
         "body": storable.name(body, place="body"), "body_version": body_version,
         "queue": storable.name(queue, place="queue", longest=100), "priority": _priority(priority),
         "sensitive": storable.encode(list(sensitive), place="sensitive", limit="MAX_PAYLOAD_BYTES"),
-        "owner_id": parent.owner_id if parent else getattr(owner, "pk", None),
+        "owner_id": parent.owner_id if parent else user_id(owner),
         "owner_ref": parent.owner_ref if parent else owner_ref(owner),
         "created_by_ref": person_ref(by if by is not None else owner),
         "subject_type_id": None, "subject_pk": "", "decisions": "{}", "start_at": start_at, "expires_at": None,

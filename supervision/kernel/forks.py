@@ -27,6 +27,7 @@ def fork(
     body_version: int | None = None,
     expires_after: timedelta | None = None,
     expected_generation: int | None = None,
+    only_new: bool = False,
 ) -> Task:
     """A retry: a new task from an ended one, with its arguments, owner, subject and concurrency key, linked to it.
 
@@ -36,8 +37,8 @@ def fork(
     be consumed, so that nothing is done, nobody asked and nothing awaited twice; children are started
     again, with the idempotency keys that they had. ``from_step`` keeps only what was
     recorded before that step; ``from_scratch`` nothing, and begins a lineage of its own (new idempotency keys). One
-    live fork per source: a second call returns the first one's. Raises Refused for a task that has not ended, or that
-    has no such step.
+    live fork per source: a second call returns the first one's, or with ``only_new`` is refused. Raises Refused for a
+    task that has not ended, or that has no such step.
     """
     with committing("fork"), locked(task_id, expected_generation=expected_generation) as source:
         if source.current_state in LIVE:
@@ -51,6 +52,8 @@ def fork(
         before = _number_of(source, from_step) if from_step else source.log_length + 1
         # every fork locks its source, so this look is no race
         live = Task.objects.using(settings.DATABASE).live().filter(forked_from=source.pk).first()
+        if live is not None and only_new:
+            raise Refused("retry", source, _("it is being tried again already, as %(id)s.") % {"id": live.pk})
         if live is not None:
             return live
         task = creation.create(

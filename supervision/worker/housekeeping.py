@@ -1,4 +1,4 @@
-"""What a cluster does about its tasks beside running them: the tick, dead processes, and django-q2's schedules."""
+"""What a cluster does about its tasks beside running them: the tick, dead processes, and schedules."""
 
 import contextlib
 import logging
@@ -20,7 +20,8 @@ from supervision.kernel import reaping
 from supervision.kernel.identity import host_identity
 from supervision.worker import slots
 from supervision.worker.presence import Presence
-from supervision.worker.tick import tick
+from supervision.worker.scheduling import start_due
+from supervision.worker.tick import adopt, tick
 from supervision.worker.trouble import Trouble
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class Housekeeping(threading.Thread):
     """
 
     SCHEDULE_SECONDS = 30.0
+    ADOPT_SECONDS = 60.0
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class Housekeeping(threading.Thread):
         self._unreaped: list[Ended] = []
         self._finishing = False
         self._schedule_at = time.monotonic() + self.SCHEDULE_SECONDS
+        self._adopt_at = time.monotonic()
         self._trouble = Trouble(logger, _("keeping house"))
 
     def reap(self, pid: int, started: str, how: str) -> None:
@@ -84,6 +87,7 @@ class Housekeeping(threading.Thread):
                     tick(children=children)
                     self._presence.ticked()
                     self._schedule()
+                    self._adopt()
             except Exception as error:
                 self._trouble.met(error)
                 connections.close_all()
@@ -119,6 +123,14 @@ class Housekeeping(threading.Thread):
                 )
 
     def _schedule(self) -> None:
+        """Ours are looked at with each tick, django-q2's own as often as it does itself."""
+        if Conf.SCHEDULER:
+            start_due()
         if self._broker is not None and time.monotonic() >= self._schedule_at:
             self._schedule_at = time.monotonic() + self.SCHEDULE_SECONDS
             scheduler(broker=self._broker)
+
+    def _adopt(self) -> None:
+        if time.monotonic() >= self._adopt_at:
+            self._adopt_at = time.monotonic() + self.ADOPT_SECONDS
+            adopt()

@@ -1,5 +1,5 @@
-"""The tick: reap, expire, and give free slots away. Finds ids without locks, then one short transaction a task; needs
-no leader."""
+"""The tick: reap, expire, give free slots away, and make tasks of due timers. Finds ids without locks, then one short
+transaction a task; needs no leader."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from supervision.conf import settings
+from supervision.engines.machines import machine, timers
 from supervision.errors import Busy, Refused, TaskNotFound
 from supervision.kernel import lifecycle, reaping
 from supervision.kernel.identity import host_identity
@@ -27,6 +28,8 @@ class Swept:
     expired: int = 0
     woken: int = 0
     """Tasks that waited for a slot which nobody gave them."""
+    timed: int = 0
+    """Timers of machines that became tasks."""
 
 
 def tick(*, children: Collection[int] = ()) -> Swept:
@@ -49,7 +52,14 @@ def tick(*, children: Collection[int] = ()) -> Swept:
         reaped=reaping.reap_gone(host_identity(), but_not=children) + _each(list(orphaned), reaping.reap),
         expired=_each(dict.fromkeys([*overdue, *unanswered]), lifecycle.expire),
         woken=slots.sweep(),
+        timed=timers.sweep(machine.machines(), batch),
     )
+
+
+def adopt() -> int:
+    """Sets the timers of machines whose rows came into a timed state unseen. Looks through tables of the host, so it is
+    for once a minute."""
+    return timers.adopt(machine.machines(), settings.TICK_BATCH)
 
 
 def _each(task_ids: Iterable[UUID], verb: Callable[[UUID], Any]) -> int:

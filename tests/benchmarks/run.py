@@ -15,7 +15,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("admin", "bulk", "checkpoints", "dag", "parked", "pipeline", "recovery", "replay", "steps", "tasks", "wakeup")
+NAMES = (
+    "admin",
+    "bulk",
+    "checkpoints",
+    "dag",
+    "logpage",
+    "machines",
+    "parked",
+    "pipeline",
+    "recovery",
+    "replay",
+    "steps",
+    "tasks",
+    "wakeup",
+)
 
 
 @dataclass(frozen=True)

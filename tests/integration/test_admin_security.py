@@ -170,6 +170,10 @@ def routes(task: Task, question: Question, hold: Hold) -> dict[str, str]:
             "changelist": [], "add": [], "history": [1], "delete": [1], "change": [1], "pipelines": [],
             "pictures": ["retraining"], "live": [1], "picture": [1], "repoint": [1],
         },
+        "standing": {
+            "changelist": [], "add": [], "history": [1], "delete": [1], "change": [1], "event": [1], "picture": [1],
+            "pictures": [], "machine_picture": ["order"],
+        },
     }  # fmt: skip
     found = {}
     for model in OURS:

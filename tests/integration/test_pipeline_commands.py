@@ -13,7 +13,8 @@ from django.utils import timezone
 from django_q.models import OrmQ, Schedule
 from django_q.scheduler import scheduler
 
-from supervision.engines import Pipeline, State, registry
+from supervision.engines import Machine, Pipeline, State, Transition, registry
+from supervision.engines.machines import machine
 from supervision.engines.pipelines.models import Pointer, Visit
 from supervision.errors import SupervisionError
 from supervision.kernel.models import Task
@@ -145,3 +146,16 @@ def test_django_q_hands_out_what_starts_them(training: Pipeline, monkeypatch: py
 def test_a_schedule_that_cannot_be_is_refused(training: Pipeline, wrong: dict[str, timedelta]) -> None:
     with pytest.raises(ValueError, match="training"):
         Rolling(training, lambda: [], **wrong)
+
+
+def test_a_machine_is_drawn_by_the_same_command() -> None:
+    doors = Machine("command.door", initial="shut", transitions=[Transition("shut", "PUSH", "open")])
+    try:
+        doors.send("front", "PUSH")
+        text = run("supervision_diagram", "command.door", "--format", "mermaid", "--counts", "--subject", "front")
+    finally:
+        machine.unregister("command.door")
+    assert '["open<br/>1 here"]' in text.replace("([", "[").replace("])", "]")
+    assert "class n1 current" in text
+    with pytest.raises(CommandError, match=r"Known: .*order"):
+        run("supervision_diagram", "ordre")

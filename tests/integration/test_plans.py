@@ -131,7 +131,7 @@ def test_a_tick_reads_what_is_overdue_and_not_the_sleepers(sleepers: None) -> No
         swept = tick()
     assert (swept.reaped, swept.expired) == (0, 0)
     looks = [query["sql"] for query in captured.captured_queries if query["sql"].startswith("SELECT")]
-    assert len(looks) == 4  # orphans, processes of this host that are gone, overdue tasks, overdue questions
+    assert len(looks) == 5  # orphans, processes of this host that are gone, overdue tasks, overdue questions, timers
     used = set()
     for look in looks:
         with connection.cursor() as cursor:

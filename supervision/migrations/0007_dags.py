@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("supervision", "0004_limits"),
+        ("supervision", "0006_owner"),
     ]
 
     operations = [
