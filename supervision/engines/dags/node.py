@@ -46,7 +46,7 @@ class NodeContext(Context):
     def open(self) -> Task:
         """The run, whose arguments are the node's to read; its secrets are masked here, too."""
         with self._kernel():
-            found = Task.objects.using(settings.DATABASE).filter(children=self.id).first()
+            found = Task.objects.using(settings.DATABASE).filter(pk__in=[self._taken.run_id]).first()
         if found is None:
             raise Failure(f"A node of {self.body.removesuffix('/node')!r} is started by its run, and in no other way.")
         self._run = found
