@@ -369,7 +369,7 @@ def test_keys_of_any_kind() -> None:
 
 
 def test_what_a_field_must_be_is_said_where_the_machine_is_written() -> None:
-    from tests.integration.machine_work import Abstract, Odd
+    from tests.integration.machine_work import Abstract, Dated, Odd
 
     def fault(model: Any, field: Any, **options: Any) -> str:
         with pytest.raises(InvalidMachine) as refused:
@@ -388,6 +388,7 @@ def test_what_a_field_must_be_is_said_where_the_machine_is_written() -> None:
     ]
     assert "no initial state" in fault(Odd, "bare")
     assert "is abstract" in fault(Abstract, "state")
+    assert "the primary key of machine_tests.Dated must be a number, a text or a UUID" in fault(Dated, "state")
     assert "is a field of machine_tests.Ticket" in fault(Urgent, "state")
     assert "model must be a Django model" in fault("app.Model", "state", initial="new")
     for name in ("nothing", "pk", "state__in", "other__state", "id) OR 1=1 --", "", 7, "key"):
