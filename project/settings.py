@@ -33,6 +33,9 @@ INSTALLED_APPS = [
     "supervision",
     "django_q",
     "django_filters",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -123,8 +126,8 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
-LOGIN_URL = "admin:login"
-LOGIN_REDIRECT_URL = "home"
+LOGIN_URL = "sign_in"
+LOGIN_REDIRECT_URL = "supervision_pages:tasks"
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", _("English"))]
@@ -143,8 +146,12 @@ else:
     EMAIL_BACKEND = _MAIL_BACKEND
     EMAIL_FILE_PATH = _MAIL_DIR
 
-# People are told of questions and dead letters by mail, here into files.
-SUPERVISION = {"NOTIFY": ("mail",), "BASE_URL": os.environ.get("BASE_URL", "http://127.0.0.1:8000")}
+# People are told of questions and dead letters by mail, here into files; and may answer from there.
+SUPERVISION = {
+    "NOTIFY": ("mail",),
+    "BASE_URL": os.environ.get("BASE_URL", "http://127.0.0.1:8000"),
+    "ANSWER_LINKS": True,
+}
 
 # Files ---------------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 """The example work of the demo, found by ``supervision`` at start."""
 
-from project import normalising, onboarding, ordering, retraining
+from project import nightly, normalising, onboarding, ordering, retraining
 
-__all__ = ["normalising", "onboarding", "ordering", "retraining"]
+__all__ = ["nightly", "normalising", "onboarding", "ordering", "retraining"]

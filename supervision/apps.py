@@ -1,4 +1,4 @@
-"""Wiring: checks and the discovery of each app's ``supervised.py``."""
+"""Wiring: checks, and the discovery of each app's ``supervised.py``."""
 
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
@@ -15,3 +15,8 @@ class SupervisionConfig(AppConfig):
         from supervision.engines.machines import checking  # noqa: F401, PLC0415
 
         autodiscover_modules("supervised")
+
+        from supervision.engines.dags import dags  # noqa: PLC0415
+
+        for dag in dags().values():
+            dag.check()

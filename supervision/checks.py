@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,9 +10,11 @@ from django.apps import AppConfig
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections
+from django.utils.module_loading import import_string
 
 from supervision.conf import settings, unknown_names
 from supervision.engines import registry
+from supervision.kernel import ages, links
 from supervision.worker import postman
 
 TRIGGERS = frozenset(
@@ -20,6 +23,7 @@ TRIGGERS = frozenset(
         "supervision_logentry_no_delete",
         "supervision_logentry_no_truncate",
         "supervision_task_no_truncate",
+        "supervision_task_tell_watchers",
         "supervision_question_no_truncate",
         "supervision_signal_no_truncate",
         "supervision_tombstone_no_truncate",
@@ -68,6 +72,22 @@ def check_settings(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
                 id="supervision.E010",
             )
         )
+    if settings.ANSWER_LINKS and (why := links.why_impossible()):
+        found.append(
+            Warning(
+                f"SUPERVISION['ANSWER_LINKS'] is on, but no notice can carry one: {why}.",
+                hint="Set BASE_URL, and include the pages' urls.",
+                id="supervision.W012",
+            )
+        )
+    found += [
+        Error(
+            f"SUPERVISION['RETENTION'] has a wrong age for {body!r}: {error}",
+            hint="Say '90d', a timedelta, or None for ever; the body '*' stands for all others.",
+            id="supervision.E011",
+        )
+        for body, error in ages.wrong_ages()
+    ]
     if settings.DATABASE not in django_settings.DATABASES:
         found.append(
             Error(
@@ -76,6 +96,37 @@ def check_settings(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
                 id="supervision.E003",
             )
         )
+    return found
+
+
+@register("supervision")
+def check_people(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
+    """The functions that say who sees what can be imported, and the rates of the API can be read."""
+    found: list[CheckMessage] = []
+    for name in ("OWNERS", "VISIBLE_TASKS"):
+        try:
+            path = getattr(settings, name)
+            is_function = not path or callable(import_string(path))
+        except ImportError:
+            is_function = False
+        if not is_function:
+            found.append(
+                Error(
+                    f"SUPERVISION[{name!r}] is {path!r}, which is no function.",
+                    hint="Give the dotted path of one, like 'shop.people.organisations_of'.",
+                    id="supervision.E011",
+                )
+            )
+    for name in ("API_READS", "API_WRITES"):
+        rate = getattr(settings, name)
+        if rate is not None and not re.fullmatch(r"[1-9]\d*/(s|m|h|d)[a-z]*", str(rate)):
+            found.append(
+                Error(
+                    f"SUPERVISION[{name!r}] is {rate!r}, which is no rate.",
+                    hint="Say for example '120/min' or '1000/hour', or None for no bound.",
+                    id="supervision.E012",
+                )
+            )
     return found
 
 
@@ -186,7 +237,7 @@ def check_database(app_configs: Apps, *, databases: Sequence[str] | None = None,
     if table is not None and (missing := sorted(TRIGGERS - present)):
         found.append(
             Error(
-                f"Triggers that protect the log are missing or disabled: {', '.join(missing)}.",
+                f"Triggers are missing or disabled: {', '.join(missing)}.",
                 hint="Restore them by the SQL in supervision/migrations/sql/, or ALTER TABLE ... ENABLE TRIGGER.",
                 id="supervision.E009",
             )

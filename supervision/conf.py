@@ -3,6 +3,7 @@
 A value is read when it is used, so ``override_settings(SUPERVISION={...})`` works in tests.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -39,6 +40,11 @@ class Settings:
     RECONNECT_SECONDS: float = 60.0
     """How long a worker that lost its database tries to park its task before it leaves the task to the reaper."""
 
+    SCHEDULE_GRACE_SECONDS: float = 60.0
+    """A scheduled run that starts less late than this was not missed: what a deploy takes."""
+    SCHEDULE_CATCH_UP: int = 100
+    """With ``missed="all"`` a schedule catches up at most so many of its latest times at once."""
+
     HEALTH_LATE_SECONDS: float = 30.0
     """From when on the health check finds a cluster, a tick, a due task or an expiry late."""
     HEALTH_BACKLOG_SECONDS: float = 900.0
@@ -56,7 +62,16 @@ class Settings:
     WARN_BEFORE: timedelta | None = timedelta(days=1)
     """Those who may answer are warned so long before a question expires. None: never."""
     BASE_URL: str = ""
-    """Where the site is, for links in notices: ``https://example.org``. Empty: no links."""
+    """Where the site is, for links: ``https://example.org``. Empty: none in notices, and no signed ones."""
+    ANSWER_LINK_EXPIRES_AFTER: timedelta = timedelta(days=7)
+    """How long a link by which a person answers one question is good for; the question may expire before."""
+    ANSWER_LINKS: bool = False
+    """Whether notices of questions carry such a link, for the person whom they are sent to. It works without signing
+    in: whoever reads that mail can answer."""
+
+    RETENTION: Mapping[str, str | timedelta | None] = {}
+    """How long ``supervision_prune`` keeps ended tasks of a body, or of all others (``"*"``), after their end:
+    ``{"reports.build": "30d", "billing.charge": None, "*": "1y"}``. None: for ever."""
 
     MAX_ARGUMENTS_BYTES: int = 256 * 1024
     MAX_DECISIONS_BYTES: int = 48 * 1024
@@ -69,7 +84,21 @@ class Settings:
     LOG_PAGE_SIZE: int = 50
 
     VISIBLE_TASKS: str = ""
-    """Dotted path of a function ``(user, tasks) -> tasks`` that narrows what each person sees in the control room."""
+    """Dotted path of a function ``(user, tasks) -> tasks`` that narrows what each member of the staff sees."""
+    OWNERS: str = ""
+    """Dotted path of a function ``(user) -> rows``: the organisations whose tasks are the user's as well."""
+
+    API_READS: str | None = "1200/min"
+    """How often one person may read through the API. None: as often as they like."""
+    API_WRITES: str | None = "120/min"
+    """How often one person may change something through the API."""
+    API_WAITS: int = 4
+    """How many requests of one web process may wait for a change (``?wait=``) at the same time: each holds a thread and
+    a connection. Below the process's number of threads; 0 where a process has but one."""
+    API_LONGEST_WAIT: float = 25.0
+    """Seconds; below the patience of the web server and of what is in front of it."""
+    API_MAX_BODY_BYTES: int = 1024 * 1024
+    """Of one request to the API."""
 
     def __getattribute__(self, name: str) -> Any:
         if name.isupper():

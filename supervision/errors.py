@@ -42,6 +42,16 @@ class Conflict(SupervisionError):
         )  # fmt: skip
 
 
+class GenerationMissing(SupervisionError):
+    """A client wants to act and doesn't say what it saw. Nothing was written."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            _("Say which generation you have seen (expected_generation, or the header If-Match): nobody shall act on "
+              "what has changed meanwhile.")
+        )  # fmt: skip
+
+
 class Refused(SupervisionError):
     """The task's state doesn't allow the verb. Nothing was written."""
 
@@ -112,6 +122,16 @@ class UnknownBody(SupervisionError):
         )
 
 
+class ScheduleNotFound(SupervisionError):
+    """There is no schedule of that name."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        super().__init__(
+            _("There is no schedule “%(name)s”. Known: %(known)s.")
+            % {"name": name, "known": ", ".join(known) or _("none")}
+        )
+
+
 class InvalidArguments(SupervisionError):
     """The arguments don't fit the body's signature."""
 
@@ -120,6 +140,13 @@ class InvalidArguments(SupervisionError):
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
+
+
+class ArchiveUnusable(SupervisionError):
+    """The archive's file can't be added to. Nothing was written to it, and nothing removed from the tables."""
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(_("%(path)s can't be used as the archive: %(why)s.") % {"path": path, "why": why})
 
 
 class NotStorable(SupervisionError):
@@ -194,6 +221,16 @@ class AlreadyVoted(SupervisionError):
         self.vote = vote
         said = _("yes") if vote.approves else _("no")
         super().__init__(_("You have voted on this question already (%(vote)s).") % {"vote": said})
+
+
+class LinkImpossible(SupervisionError):
+    """A signed link was asked for, and the project doesn't say where its pages are."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            _("No link can be made: %(why)s. Links lead to the pages of supervision.pages, at SUPERVISION['BASE_URL'].")
+            % {"why": why}
+        )
 
 
 # --- holds ------------------------------------------------------------------------------------------------------------

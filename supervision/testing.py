@@ -130,6 +130,8 @@ DELETE FROM supervision_machineevent;
 DELETE FROM supervision_standing;
 DELETE FROM supervision_visit;
 DELETE FROM supervision_pointer;
+DELETE FROM supervision_node;
+DELETE FROM supervision_plan;
 DELETE FROM supervision_logentry;
 DELETE FROM supervision_notice;
 DELETE FROM supervision_vote;

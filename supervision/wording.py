@@ -48,7 +48,7 @@ def _parked(word: str) -> Situation:
             return Situation("sleeping", _("sleeping"))
         case Reason.RETRYING | Reason.WORKER_LOST | Reason.CONNECTION_LOST:
             return Situation("retrying", _("recovering") if word != Reason.RETRYING else _("will retry"))
-        case Reason.VERSION_CHANGED | Reason.UNKNOWN_BODY | Reason.REPLAY_MISMATCH | Reason.UNKNOWN_STATE:
+        case word if word in OPERATOR_REASONS:
             return Situation("stuck", _("needs a person"))
         case _:
             return Situation("parked", _("waiting"))
@@ -71,6 +71,7 @@ _REASONS: dict[str, Promise | str] = {
     Reason.UNKNOWN_BODY: gettext_lazy("no worker knows the body “{0}”: deploy it, then resume"),
     Reason.REPLAY_MISMATCH: gettext_lazy("its code no longer matches what it has done, at “{0}”"),
     Reason.UNKNOWN_STATE: gettext_lazy("its pipeline has no state “{0}” any more: move it to another"),
+    Reason.UNKNOWN_NODE: gettext_lazy("its code has no node “{0}” any more: deploy it, then resume"),
     Reason.CANCELLED: gettext_lazy("cancelled by {0}"),
     Reason.BODY_FAILED: gettext_lazy("its code raised {0}"),
     Reason.UNWINDING_FAILED: gettext_lazy("its clean-up raised {0}"),
@@ -79,6 +80,8 @@ _REASONS: dict[str, Promise | str] = {
     Reason.RECOVERIES_EXHAUSTED: gettext_lazy("its worker was lost {0} times in a row"),
     Reason.COMPENSATION_EXHAUSTED: gettext_lazy("“{0}” could not be undone"),
     Reason.VISITS_EXHAUSTED: gettext_lazy("went through “{0}” too often"),
+    Reason.NODES_FAILED: gettext_lazy("failed at “{0}”"),
+    Reason.NO_PROGRESS: gettext_lazy("none of its nodes could go on"),
 }
 
 
@@ -167,6 +170,26 @@ def _next_while_idle(task: Any) -> str:
     return _("Starts at its time.") if task.current_state == State.PENDING else _("Goes on at its time.")
 
 
+def outcome(verb: str, task: Any) -> str:
+    """What a verb of a person truthfully did to the task that it returned: a request isn't its fulfilment."""
+    match verb:
+        case "pause":
+            return _("pausing after the current step") if task.current_state == State.RUNNING else _("paused")
+        case "resume":
+            if task.current_state == State.RUNNING or task.wake_at is not None:
+                return _("goes on")
+            return _("no longer paused; it still waits")
+        case "retry":
+            return _("tried again, as a new task")
+    ended = {"cancel": _("cancelled"), "expire": _("expired")}
+    under_way = {"cancel": _("being cancelled"), "expire": _("expiring")}
+    if task.is_terminal:
+        return ended.get(verb, _("done"))
+    if task.current_state == State.RUNNING:
+        return _("%(doing)s after the current step") % {"doing": under_way.get(verb, _("ending"))}
+    return _("%(doing)s: a worker lets it clean up first") % {"doing": under_way.get(verb, _("ending"))}
+
+
 EVENTS: dict[str, Promise] = {
     "task_created": gettext_lazy("created"),
     "task_taken": gettext_lazy("taken by a worker"),
@@ -194,6 +217,8 @@ EVENTS: dict[str, Promise] = {
     "run_started": gettext_lazy("run begun"),
     "state_visited": gettext_lazy("state visited"),
     "repointed": gettext_lazy("re-pointed"),
+    "nodes_laid_out": gettext_lazy("nodes laid out"),
+    "children_ended": gettext_lazy("children have ended"),
 }
 
 

@@ -66,6 +66,24 @@ SELECT id, lease, 'host:' || (lease %% 7), 'host', 1, created_at, supervision_cl
 """
 
 
+_LONG_LOG = """
+WITH entry AS (
+    INSERT INTO supervision_logentry (task_id, sequence_num, event, name, payload, lease, actor_ref)
+    SELECT id, number, 'task_checkpointed', '', '{"note": "something of usual size, as a body would write it"}', 1, ''
+      FROM supervision_task CROSS JOIN generate_series(log_length + 1, %(entries)s) AS number
+     WHERE id = %(task)s
+)
+UPDATE supervision_task SET log_length = %(entries)s WHERE id = %(task)s
+"""
+
+
+def long_log(task: Any, entries: int) -> None:
+    """Lengthens one task's log to so many entries; analyzed."""
+    with connection.cursor() as cursor:
+        cursor.execute(_LONG_LOG, {"task": task, "entries": entries})
+        cursor.execute("ANALYZE supervision_task, supervision_logentry")
+
+
 def fill(tasks: int, entries: int, owner: int | None = None) -> None:
     """So many tasks in every state with ``entries`` log entries each, their questions and beats; analyzed."""
     template = creation.create("admin.greet", {"name": "Ada"}).pk

@@ -7,23 +7,20 @@ for hosts with several tenants: what it leaves out does not exist for them, on a
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404
-from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 
 from supervision.conf import settings
 from supervision.engines.machines.models import Standing
 from supervision.engines.pipelines.models import Pointer
-from supervision.kernel import entitlement
+from supervision.kernel import entitlement, sight
 from supervision.kernel.models import Question, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from uuid import UUID
 
     from supervision.engines.machines.models import StandingQuerySet
@@ -43,9 +40,7 @@ def may(user: User, codename: str, row: Task | Pointer | None = None) -> bool:
 
 def visible_tasks(user: User) -> TaskQuerySet:
     """The tasks that exist for this user, whatever they may do with them."""
-    tasks = Task.objects.using(settings.DATABASE).all()
-    narrow = _narrowing(settings.VISIBLE_TASKS)
-    return tasks if narrow is None else narrow(user, tasks)
+    return sight.visible(user)
 
 
 def task_or_refuse(user: User, task_id: UUID | str, codename: str = "view_task") -> Task:
@@ -105,8 +100,3 @@ def visible_questions(user: User) -> QuerySet[Question]:
     if may(user, "view_question") or may(user, "view_task"):
         return questions
     return entitlement.answerable(questions, user)
-
-
-@lru_cache(maxsize=8)
-def _narrowing(path: str) -> Callable[[Any, Any], Any] | None:
-    return import_string(path) if path else None

@@ -15,12 +15,12 @@ from django.utils.translation import ngettext
 
 from supervision.admin.access import may, visible_questions, visible_tasks
 from supervision.admin.actions import note_in
-from supervision.admin.columns import body_label, task_name
-from supervision.admin.question_block import block_of, bound
 from supervision.errors import InvalidAnswer, NotStorable, SupervisionError
 from supervision.kernel import entitlement, masking, questions
 from supervision.kernel.actors import person_ref
 from supervision.kernel.models import Question, Task
+from supervision.showing.questions import block_of, bound
+from supervision.showing.tasks import body_label, task_name
 
 if TYPE_CHECKING:
     from supervision.admin.questions import QuestionAdmin
@@ -35,7 +35,7 @@ def page(
 ) -> HttpResponse:
     """The question with its form; bound, with what was typed and what is wrong with it, after a refused answer."""
     task = _task(question)
-    block = block_of(request, task, question, form)
+    block = block_of(request.user, task, question, form)
     ticked = set(request.POST.getlist("also") if form is not None else request.GET.get("with", "").split(","))
     same = same_questions(request.user, question, task) if block.form is not None else Question.objects.none()
     context = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import admin
@@ -13,18 +12,24 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from supervision import wording
-from supervision.conf import settings
-from supervision.engines import registry
-from supervision.errors import UnknownBody
 from supervision.kernel import holds
 from supervision.kernel.holds import Hold
 from supervision.kernel.models import Task
 from supervision.kernel.states import State
+from supervision.showing.tasks import (
+    beat_of,
+    body_label,
+    held_by,
+    is_beating,
+    moment,
+    owner_name,
+    progress_bar,
+    shortened,
+)
 from supervision.signs import shape, sign
 
 _LONG = 120
@@ -107,69 +112,6 @@ class Columns:
         return format_html(' <span class="sv-flags">{}</span>', ", ".join(flags)) if flags else ""
 
 
-def held_by(task: Task, standing: dict[tuple[str, str], Hold]) -> Hold | None:
-    """The hold that keeps workers from the task, if one does."""
-    if task.is_terminal:
-        return None
-    return standing.get(("body", task.body)) or standing.get(("queue", task.queue))
-
-
-def beat_of(task: Task) -> Any:
-    """The beat row of whoever drives the task now; None if nobody does."""
-    beat = getattr(task, "heartbeat", None)
-    return beat if beat is not None and task.current_state == State.RUNNING and beat.lease == task.lease else None
-
-
-def is_beating(task: Task) -> bool:
-    """Whether the driver was heard of within the lease time, by the database's clock."""
-    beat = beat_of(task)
-    return beat is not None and beat.beat_at > task.db_now - timedelta(seconds=settings.LEASE_SECONDS)
-
-
-def progress_bar(task: Task) -> Any:
-    """Done of total as a bar with its numbers; the text alone where the total isn't known."""
-    beat = getattr(task, "heartbeat", None)
-    if beat is None or (beat.progress_done is None and not beat.progress_text):
-        return ""
-    text = shortened(beat.progress_text, 80)
-    if not beat.progress_total or beat.progress_done is None:
-        done = "" if beat.progress_done is None else f"{beat.progress_done:,} "
-        return format_html('<span class="sv-progress">{}{}</span>', done, text)
-    return format_html(
-        '<span class="sv-progress"><progress max="{}" value="{}" aria-label="{}"></progress> <span>{} {}</span></span>',
-        beat.progress_total, min(beat.progress_done, beat.progress_total), _("progress"),
-        f"{beat.progress_done:,} / {beat.progress_total:,}", text,
-    )  # fmt: skip
-
-
-def moment(at: datetime | None, now: datetime) -> Any:
-    """A time as people say it, with the exact one on hover; the page's script keeps it right."""
-    if at is None:
-        return ""
-    exact = localtime(at).isoformat(sep=" ", timespec="seconds")
-    return format_html(
-        '<time datetime="{}" title="{}" data-relative>{}</time>', at.isoformat(), exact, wording.moment(at, now)
-    )
-
-
-def body_label(name: str) -> str:
-    try:
-        return registry.get(name).label
-    except UnknownBody:
-        return name
-
-
-def task_name(task: Task) -> str:
-    """A task as people point at it: what it does, and the end of its id."""
-    return f"{body_label(task.body)} {str(task.pk)[-8:]}"
-
-
-def owner_name(task: Task) -> str:
-    if task.owner is not None:
-        return str(task.owner.get_username())
-    return task.owner_ref and _("%(who)s (deleted)") % {"who": task.owner_ref}
-
-
 def subject_link(task: Task, request: HttpRequest, site: admin.AdminSite, known: dict[int, str] | None = None) -> Any:
     """The subject's text, linked to its page in admin for those who may view it there."""
     text = format_html("<bdi>{}</bdi>", shortened(task.subject, 80)) if task.subject else ""
@@ -196,7 +138,3 @@ def _change_page(type_id: int, request: HttpRequest, site: admin.AdminSite) -> s
     except NoReverseMatch:
         return ""
     return name
-
-
-def shortened(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"

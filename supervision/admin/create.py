@@ -18,13 +18,13 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from supervision.admin.columns import task_name
 from supervision.engines import registry, start
 from supervision.engines.forms import ArgumentsForm, dump
 from supervision.engines.registry import Body
 from supervision.errors import SupervisionError
 from supervision.kernel import files, holds
 from supervision.kernel.files import StoredFile
+from supervision.showing.tasks import task_name
 
 if TYPE_CHECKING:
     from supervision.admin.tasks import TaskAdmin

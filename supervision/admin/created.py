@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from django.contrib.admin import ModelAdmin, SimpleListFilter
 from django.contrib.admin.views.main import ChangeList
@@ -18,6 +17,7 @@ from django.utils.dates import MONTHS
 from django.utils.formats import date_format
 from django.utils.translation import gettext_lazy as _
 
+from supervision.kernel.clock import first_id
 from supervision.kernel.models import Task
 
 _VALUE = re.compile(r"(\d{4})(?:-(\d\d))?(?:-(\d\d))?")
@@ -57,11 +57,6 @@ class CreatedFilter(SimpleListFilter):
             else changelist.get_query_string({self.parameter_name: value})
         )
         return {"selected": value == chosen, "query_string": query, "display": label}
-
-
-def first_id(moment: datetime) -> UUID:
-    """The least id that a row created at that moment can have."""
-    return UUID(int=int(moment.timestamp() * 1000) << 80)
 
 
 def _first_and_last(tasks: QuerySet[Task]) -> tuple[date, date] | None:

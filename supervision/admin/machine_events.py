@@ -16,13 +16,13 @@ from django.utils.translation import gettext as _
 
 from supervision import diagrams
 from supervision.admin.actions import LONGEST_NOTE, note_in
-from supervision.admin.texts import excerpt
 from supervision.engines.forms import dump
 from supervision.engines.machines import Machine, Transition, histories
 from supervision.engines.machines.models import Standing
 from supervision.engines.machines.picture import graph_of
 from supervision.errors import SupervisionError
 from supervision.kernel import files
+from supervision.showing.texts import excerpt
 
 _SHOWN = 25
 BEFORE = "events_before"

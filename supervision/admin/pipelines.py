@@ -17,13 +17,13 @@ from django.utils.translation import gettext_lazy
 from supervision import diagrams, wording
 from supervision.admin import pointer_page, repointing
 from supervision.admin.access import may, pointer_or_refuse, visible_pointers
-from supervision.admin.columns import body_label, moment, shortened
 from supervision.admin.paging import CappedPaginator, shown_count
 from supervision.admin.pictures import picture
 from supervision.admin.pointer_filters import PipelineFilter, StateFilter, StuckFilter
 from supervision.engines.pipelines import pipeline, standing
 from supervision.engines.pipelines.models import Pointer
 from supervision.engines.pipelines.picture import graph_of
+from supervision.showing.tasks import body_label, moment, shortened
 from supervision.signs import sign
 
 

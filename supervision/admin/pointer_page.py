@@ -12,15 +12,15 @@ from django.utils.http import urlencode
 
 from supervision import diagrams, wording
 from supervision.admin.access import may, visible_tasks
-from supervision.admin.columns import body_label
-from supervision.admin.task_page import fragment
-from supervision.admin.texts import excerpt
 from supervision.engines.pipelines import pipeline
 from supervision.engines.pipelines.definition import Table
 from supervision.engines.pipelines.errors import UnknownPipeline
 from supervision.engines.pipelines.models import Pointer
 from supervision.engines.pipelines.picture import graph_of
 from supervision.kernel.states import State
+from supervision.showing.live import fragment
+from supervision.showing.tasks import body_label
+from supervision.showing.texts import excerpt
 from supervision.signs import sign
 
 if TYPE_CHECKING:

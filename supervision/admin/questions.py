@@ -14,15 +14,16 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from supervision.admin import answering, downloads
+from supervision.admin import answering
 from supervision.admin.access import may, visible_questions
-from supervision.admin.columns import body_label, moment, shortened
 from supervision.admin.filters import AskingBody
 from supervision.admin.paging import CappedPaginator
 from supervision.conf import settings
 from supervision.kernel import entitlement
 from supervision.kernel.clock import Now
 from supervision.kernel.models import Question
+from supervision.showing import downloads
+from supervision.showing.tasks import body_label, moment, shortened
 
 
 class Waiting(admin.SimpleListFilter):

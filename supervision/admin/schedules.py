@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from supervision.engines import registry
 from supervision.errors import SupervisionError
-from supervision.worker.schedules import OVERLAPS, SupervisedSchedule, schedule
+from supervision.worker import schedules
+from supervision.worker.schedules import MISSED, OVERLAPS, SupervisedSchedule, schedule
 
 
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -24,10 +30,12 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
     body = forms.ChoiceField(label=gettext_lazy("Body"))
     arguments = forms.JSONField(label=gettext_lazy("Arguments"), required=False, initial=dict,
                                 help_text=gettext_lazy('As JSON, for example {"customer": 7}.'))  # fmt: skip
-    every = forms.IntegerField(label=gettext_lazy("Every … minutes"), required=False, min_value=1, max_value=9999)
-    cron = forms.CharField(label=gettext_lazy("Or by cron"), required=False,
+    every = forms.IntegerField(label=gettext_lazy("Every … minutes"), required=False, min_value=1, max_value=32_767)
+    expression = forms.CharField(label=gettext_lazy("Or by cron"), required=False,
                            help_text=gettext_lazy("Five fields, project's time zone: 30 6 * * 1-5."))  # fmt: skip
     overlap = forms.ChoiceField(label=gettext_lazy("If the last one still lives"), choices=[*OVERLAPS.items()])
+    missed = forms.ChoiceField(label=gettext_lazy("Times that were missed"), choices=[*MISSED.items()], initial="one",
+                               help_text=gettext_lazy("While no cluster ran, or while one waited."))  # fmt: skip
 
     class Meta:
         model = SupervisedSchedule
@@ -38,10 +46,10 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         body = self.fields["body"]
         assert isinstance(body, forms.ChoiceField)  # noqa: S101
         body.choices = [(each.name, f"{each.label} ({each.name})") for each in registry.bodies()]
-        plan = self.instance.plan if self.instance.pk else {}
-        if plan:
-            self.initial.update({key: plan.get(key) for key in ("body", "arguments", "overlap")})
-            self.initial.update(every=self.instance.minutes, cron=self.instance.cron)
+        if self.instance.pk:
+            plan = self.instance.plan
+            self.initial.update({key: plan.get(key) for key in ("body", "arguments", "overlap", "missed")})
+            self.initial.update(every=self.instance.minutes, expression=self.instance.cron)
             self.fields["name"].disabled = True
 
     def clean_name(self) -> str:
@@ -65,9 +73,10 @@ class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """The list with the next run of each; added, changed and deleted with Django's own permissions."""
 
     form = ScheduleForm
-    list_display = ("name", "what", "rhythm", "next_run")
+    list_display = ("name", "next_time", "stands", "what", "rhythm", "if_busy", "if_missed")
     ordering = ("next_run",)
     search_fields = ("name",)
+    actions = ("pause", "resume")
 
     @admin.display(description=gettext_lazy("starts"))
     def what(self, row: SupervisedSchedule) -> str:
@@ -77,11 +86,46 @@ class ScheduleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def rhythm(self, row: SupervisedSchedule) -> str:
         return row.rhythm
 
+    @admin.display(description=gettext_lazy("next run"), ordering="next_run")
+    def next_time(self, row: SupervisedSchedule) -> Any:
+        return None if row.is_paused else timezone.localtime(row.next_run, timezone.get_default_timezone())
+
+    @admin.display(description=gettext_lazy("stands"))
+    def stands(self, row: SupervisedSchedule) -> str:
+        situation = row.situation()
+        if not situation or row.is_paused or row.waits_for() is None:
+            return situation or "-"
+        # by way of the list, which shows what this person may see
+        tasks = f"{reverse('admin:supervision_task_changelist')}?{urlencode({'q': row.name or ''})}"
+        return format_html(_("waits until {} has ended"), format_html('<a href="{}">{}</a>', tasks, _("the last one")))
+
+    @admin.display(description=gettext_lazy("if the last one lives"))
+    def if_busy(self, row: SupervisedSchedule) -> str:
+        return str(OVERLAPS.get(row.plan.get("overlap", ""), "?"))
+
+    @admin.display(description=gettext_lazy("if missed"))
+    def if_missed(self, row: SupervisedSchedule) -> str:
+        return str(MISSED.get(row.plan.get("missed", ""), "?"))
+
+    @admin.action(description=gettext_lazy("Pause"), permissions=["change"])
+    def pause(self, request: HttpRequest, rows: QuerySet[SupervisedSchedule]) -> None:
+        for row in rows:
+            schedules.pause(str(row.name))
+        self.message_user(request, _("Paused. What they have started goes on."))
+
+    @admin.action(description=gettext_lazy("Resume"), permissions=["change"])
+    def resume(self, request: HttpRequest, rows: QuerySet[SupervisedSchedule]) -> None:
+        for row in rows:
+            schedules.resume(str(row.name))
+        self.message_user(request, _("Resumed, with the next time of each from now on."))
+
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         obj.pk = _apply(form.cleaned_data).pk
 
 
 def _apply(data: dict[str, Any], *, save: bool = True) -> SupervisedSchedule:
     every = timedelta(minutes=data["every"]) if data.get("every") else None
-    return schedule(data["name"], data["body"], data.get("arguments") or {}, every=every, cron=data.get("cron") or "",
-                    overlap=data["overlap"], save=save)  # fmt: skip
+    return schedule(
+        data["name"], data["body"], data.get("arguments") or {}, every=every, cron=data.get("expression") or "",
+        overlap=data["overlap"], missed=data["missed"], save=save,
+    )  # fmt: skip

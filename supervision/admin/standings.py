@@ -20,7 +20,6 @@ from django.utils.translation import gettext_lazy, ngettext
 from supervision import diagrams
 from supervision.admin import machine_events
 from supervision.admin.access import may, standing_or_refuse, visible_standings
-from supervision.admin.columns import moment, shortened
 from supervision.admin.machine_events import BEFORE, Place
 from supervision.admin.machines import STYLES
 from supervision.admin.paging import CappedPaginator, shown_count
@@ -29,6 +28,7 @@ from supervision.engines.machines import Machine, histories
 from supervision.engines.machines import machine as registered
 from supervision.engines.machines.models import Standing
 from supervision.engines.machines.picture import graph_of
+from supervision.showing.tasks import moment, shortened
 
 
 class MachineFilter(admin.SimpleListFilter):

@@ -5,32 +5,32 @@ The page and its live fragment are one template, so what refreshes looks like wh
 
 from __future__ import annotations
 
-import hashlib
-import re
 from typing import TYPE_CHECKING, Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
+from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
 
 from supervision import wording
-from supervision.admin import downloads, signalling
+from supervision.admin import run_page, signalling
 from supervision.admin.access import may, visible_tasks
-from supervision.admin.columns import beat_of, body_label, held_by, is_beating, owner_name, subject_link
-from supervision.admin.question_block import blocks_of
-from supervision.admin.texts import Excerpt, excerpt
+from supervision.admin.columns import subject_link
 from supervision.admin.verbs import VERBS
-from supervision.kernel import holds, log, masking
-from supervision.kernel.models import LogEntry, Question, Task
+from supervision.kernel import holds, masking
+from supervision.kernel.models import Question, Task
 from supervision.kernel.states import State
+from supervision.showing import downloads, log_lines
+from supervision.showing.live import fragment
+from supervision.showing.questions import blocks_of
+from supervision.showing.tasks import beat_of, body_label, held_by, is_beating, owner_name
+from supervision.showing.texts import Excerpt, excerpt
 from supervision.signs import sign
 
 if TYPE_CHECKING:
     from supervision.admin.tasks import TaskAdmin
 
 _RELATIVES = 20
-_VARYING = re.compile(r'(<time\b[^>]*>)[^<]*|(name="csrfmiddlewaretoken" value=")[^"]*')
 
 
 def page(model_admin: TaskAdmin, request: HttpRequest, task: Task) -> HttpResponse:
@@ -51,26 +51,13 @@ def live(model_admin: TaskAdmin, request: HttpRequest, task: Task) -> HttpRespon
     return fragment(request, html)
 
 
-def fragment(request: HttpRequest, html: str) -> HttpResponse:
-    """HTML with a tag of what can be read in it: spoken times and tokens, which differ each time, don't count."""
-    digest = hashlib.sha256(_VARYING.sub(r"\1\2", html).encode()).hexdigest()[:32]
-    tag = f'"{digest}"'
-    if request.headers.get("If-None-Match") == tag:
-        response: HttpResponse = HttpResponseNotModified()
-    else:
-        response = HttpResponse(html)
-    response["ETag"] = tag
-    response["Cache-Control"] = "private, no-cache"
-    return response
-
-
 def describe(model_admin: TaskAdmin, request: HttpRequest, task: Task) -> dict[str, Any]:
     """All that the page shows, secrets masked."""
     questions = list(Question.objects.filter(task=task).prefetch_related("votes"))
     pending = [question for question in questions if question.status == Question.Status.PENDING]
     hold = held_by(task, holds.standing())
     before = request.GET.get("before", "")
-    entries = log.page(task.pk, before=int(before) if before.isdecimal() and len(before) < 19 else None)
+    entries = log_lines.page(task, before)
     secrets = task.secrets
     return {
         "task": task,
@@ -87,9 +74,9 @@ def describe(model_admin: TaskAdmin, request: HttpRequest, task: Task) -> dict[s
         "deadline": min([each for each in [task.expires_at, *(q.expires_at for q in pending)] if each], default=None),
         "verbs": _verbs(request, task),
         "signal_form": _signal_form(request, task),
-        "questions": blocks_of(request, task, questions),
+        "questions": blocks_of(request.user, task, questions),
         "log": entries,
-        "entries": _folded([_entry(entry) for entry in entries.entries]),
+        "entries": log_lines.lines(entries.entries, for_operators=True),
         "is_newest": not before,
         "failure": excerpt(masking.mask_values(task.failure, secrets)),
         "result": _excerpt(task.result, secrets) if task.current_state == State.COMPLETED else None,
@@ -97,6 +84,7 @@ def describe(model_admin: TaskAdmin, request: HttpRequest, task: Task) -> dict[s
         "arguments": _excerpt(task.masked_arguments, secrets) if task.arguments else None,
         "files": downloads.files_of(task),
         **_family(request, task),
+        **run_page.describe(request, task),
     }
 
 
@@ -123,46 +111,6 @@ def _waits(task: Task, pending: list[Question], secrets: list[str]) -> str:
     if pending:
         return _("%(n)s answers") % {"n": len(pending)}
     return ""
-
-
-def _entry(entry: LogEntry) -> dict[str, Any]:
-    """One line of the log: the message or the reason in the open, the rest to be unfolded."""
-    payload = dict(entry.payload) if isinstance(entry.payload, dict) else {"payload": entry.payload}
-    message = str(payload.pop("message", "") or "")
-    if not message and isinstance(payload.get("reason"), str):
-        message = wording.reason(payload.pop("reason"))
-    shown, note = excerpt(message, 2000), excerpt(str(payload.pop("note", "") or ""), 2000)
-    details = excerpt(payload, 3000) if any(value not in ({}, None, "", []) for value in payload.values()) else None
-    return {
-        "entry": entry,
-        "number": str(entry.sequence_num),
-        "times": 1,
-        "event": wording.event(entry.event),
-        "message": shown,
-        "note": note,
-        "details": details,
-        "is_cut": shown.is_cut or note.is_cut or (details is not None and details.is_cut),
-        "is_grave": entry.event in ("task_failed", "step_failed", "task_expired"),
-    }
-
-
-def _folded(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Runs of lines that say nothing but the same word become one, with the numbers that it stands for."""
-    folded: list[dict[str, Any]] = []
-    for line in lines:
-        last = folded[-1] if folded else None
-        is_bare = not (line["message"] or line["note"] or line["details"] or line["entry"].name)
-        if last is not None and is_bare and last.get("bare") == line["entry"].event:
-            first = last["number"].partition("-")[0]
-            folded[-1] = {
-                **line,
-                "bare": last["bare"],
-                "times": last["times"] + 1,
-                "number": f"{first}-{line['number']}",
-            }
-        else:
-            folded.append({**line, "bare": line["entry"].event if is_bare and not line["entry"].actor_ref else None})
-    return folded
 
 
 def _family(request: HttpRequest, task: Task) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from supervision.admin import actions, create, downloads, signalling, task_page
+from supervision.admin import actions, create, run_page, signalling, task_page
 from supervision.admin.access import may, task_or_refuse, visible_tasks
 from supervision.admin.columns import Columns
 from supervision.admin.created import CreatedFilter
@@ -23,6 +23,7 @@ from supervision.admin.paging import CappedPaginator, shown_count
 from supervision.admin.searching import search
 from supervision.admin.verbs import VERBS
 from supervision.kernel.models import Task
+from supervision.showing import downloads
 
 _WIDE = ("arguments", "sensitive", "locked_decisions", "result")
 """Columns that a list doesn't read."""
@@ -111,6 +112,7 @@ class TaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             path("<uuid:pk>/act/<slug:name>/", view(self.act_view), name="supervision_task_act"),
             path("<uuid:pk>/signal/", view(self.signal_view), name="supervision_task_signal"),
             path("<uuid:pk>/whole/<str:what>/", view(self.whole_view), name="supervision_task_whole"),
+            path("<uuid:pk>/picture/", view(self.picture_view), name="supervision_task_picture"),
             path("<uuid:pk>/file/<int:number>/", view(self.file_view), name="supervision_task_file"),
         ]
         return own + super().get_urls()
@@ -147,6 +149,10 @@ class TaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def whole_view(self, request: HttpRequest, pk: UUID, what: str) -> HttpResponse:
         return downloads.whole(task_or_refuse(request.user, pk), what)
+
+    def picture_view(self, request: HttpRequest, pk: UUID) -> HttpResponse:
+        """A run's nodes, each with its state."""
+        return run_page.picture(task_or_refuse(request.user, pk))
 
     def file_view(self, request: HttpRequest, pk: UUID, number: int) -> Any:
         return downloads.file(task_or_refuse(request.user, pk), number)

@@ -1,4 +1,4 @@
-"""What people do to tasks here: each verb with its permission and its words, and how one or many are carried out.
+"""What people do to tasks here, and how one or many are carried out.
 
 Every row brings the generation that the person saw. A row that has changed since is reported and left as it is; the
 others go through.
@@ -6,90 +6,22 @@ others go through.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from supervision import wording
 from supervision.admin.access import may, visible_tasks
-from supervision.admin.columns import task_name
-from supervision.engines import retry
 from supervision.errors import Conflict, SupervisionError, TaskNotFound
-from supervision.kernel import lifecycle
 from supervision.kernel.models import Task
 from supervision.kernel.states import State
+from supervision.showing.tasks import task_name
+from supervision.showing.verbs import VERBS, Verb
 
-if TYPE_CHECKING:
-    from django.utils.functional import _StrPromise as Words
-
-
-@dataclass(frozen=True)
-class Verb:
-    """One thing to do to a task. ``grant`` is the word of ``has_<grant>_permission``, ``codename`` the permission."""
-
-    name: str
-    grant: str
-    codename: str
-    label: Words
-    """On the button and in the list's menu."""
-    done: Words
-    """``{0}`` is the task."""
-    meaning: Words
-    """What will happen, on the confirmation."""
-    run: Callable[..., Task]
-    is_possible: Callable[[Task], bool]
-    is_grave: bool = False
-
-
-def _is_pausable(task: Task) -> bool:
-    return not task.is_terminal and not task.ending and task.pause_requested_at is None
-
-
-def _is_resumable(task: Task) -> bool:
-    is_open = not task.is_terminal and not task.ending
-    return is_open and (task.pause_requested_at is not None or (task.awaits_operator and task.wake_at is None))
-
-
-def _is_endable(task: Task) -> bool:
-    return not task.is_terminal and not task.ending
-
-
-VERBS = {
-    verb.name: verb
-    for verb in (
-        Verb(
-            "pause", "pause", "pause_task", gettext_lazy("Pause"),
-            gettext_lazy("{0} is paused, or pausing after the current step."),
-            gettext_lazy("A running task pauses after the current step. A waiting one stays where it is."),
-            lifecycle.pause, _is_pausable,
-        ),
-        Verb(
-            "resume", "pause", "pause_task", gettext_lazy("Resume"), gettext_lazy("{0} goes on."),
-            gettext_lazy("It goes on where it stopped. Deadlines that were set stand."),
-            lifecycle.resume, _is_resumable,
-        ),
-        Verb(
-            "cancel", "cancel", "cancel_task", gettext_lazy("Cancel"),
-            gettext_lazy("{0} is cancelled, after its clean-up."),
-            gettext_lazy("It ends. If it ever ran, a worker lets it clean up first. This can't be taken back."),
-            lifecycle.cancel, _is_endable, is_grave=True,
-        ),
-        Verb(
-            "expire", "cancel", "cancel_task", gettext_lazy("Expire now"), gettext_lazy("{0} is expired."),
-            gettext_lazy("It ends as if its time had run out. This can't be taken back."),
-            lifecycle.expire, _is_endable, is_grave=True,
-        ),
-        Verb(
-            "retry", "retry", "retry_task", gettext_lazy("Retry"), gettext_lazy("{0} is tried again, as a new task."),
-            gettext_lazy("A new task with the same arguments, decisions and answers. This one stays as it is."),
-            retry, lambda task: task.is_terminal,
-        ),
-    )
-}  # fmt: skip
+__all__ = ["VERBS", "Outcome", "Verb", "carry_out"]
 
 
 @dataclass(frozen=True)
@@ -119,7 +51,7 @@ def _one(
     if generation is None:
         return Outcome(pk, False, _("%(task)s: unchanged, for the page did not say what it showed.") % {"task": name})
     try:
-        result = verb.run(pk, by=by, note=note, expected_generation=generation, **options)
+        result = verb.does.run(pk, by=by, note=note, expected_generation=generation, **options)
     except Conflict as conflict:
         return Outcome(pk, False, _stale(name, conflict.task), conflict.task)
     except SupervisionError as refusal:

@@ -2,6 +2,7 @@
 
 from supervision.engines.bodies import body
 from supervision.engines.context import Context
+from supervision.engines.dags import Dag, InvalidDag
 from supervision.engines.machines import (
     Event,
     EventRefused,
@@ -19,8 +20,8 @@ from supervision.kernel.files import StoredFile, store
 from supervision.kernel.question_form import Ask, question_form
 
 __all__ = [
-    "Ask", "Cancelled", "ChildFailed", "Context", "Event", "EventRefused", "Failure", "GuardRejected", "InvalidMachine",
-    "InvalidPipeline", "InvalidTransition", "Machine", "Pipeline", "QuestionAsked", "Retry", "Run", "State",
-    "StepFailed", "StoredFile", "Transition", "body", "question_form", "repoint", "retry", "start", "start_many",
-    "store",
+    "Ask", "Cancelled", "ChildFailed", "Context", "Dag", "Event", "EventRefused", "Failure", "GuardRejected",
+    "InvalidDag", "InvalidMachine", "InvalidPipeline", "InvalidTransition", "Machine", "Pipeline", "QuestionAsked",
+    "Retry", "Run", "State", "StepFailed", "StoredFile", "Transition", "body", "question_form", "repoint", "retry",
+    "start", "start_many", "store",
 ]  # fmt: skip

@@ -33,7 +33,7 @@ from supervision.errors import (
     SupervisionError,
     WorkerStopping,
 )
-from supervision.kernel import ends, masking, questions, sql, storable
+from supervision.kernel import ends, links, masking, questions, sql, storable
 from supervision.kernel import lease as leases
 from supervision.kernel.lease import Requests, Taken
 from supervision.kernel.question_form import Ask
@@ -112,6 +112,20 @@ class Context(Family, Compensating, AtMostOnce, Durable):
         if self._taken.owner_id is None:
             return None
         return get_user_model()._default_manager.filter(pk=self._taken.owner_id).first()
+
+    def signal_url(self, name: str, *, key: str = "") -> str:
+        """Inside the step that hands it out: the address at which the outside world sends the signal ``name``, once.
+        See ``Task.signal_url``.
+
+        It changes with SECRET_KEY, so a step that took it as an argument would be another call after a rotation.
+        """
+        return self.signal_url_of(self._step or "", name, key)
+
+    def signal_url_of(self, step: str, name: str, key: str) -> str:
+        """The address, for the step of that full name."""
+        if not step:
+            raise SupervisionError("task.signal_url() belongs into the step that hands the address out: call it there.")
+        return links.signal_url(self.id, name, key)
 
     @property
     def decisions(self) -> dict[str, Any]:

@@ -47,7 +47,8 @@ class Family:
         self, body: str, arguments: Mapping[str, Any] | None = None, *, key: object | None = None, **options: Any
     ) -> Children:
         """Starts a task of ``body`` as a child, once, and goes on. ``options``: ``queue``, ``priority``,
-        ``expires_after``. It has the parent's owner, and doesn't outlive the parent's end."""
+        ``expires_after``, and ``subject``, which a pipeline needs. It has the parent's owner, and doesn't outlive the
+        parent's end."""
         return self.start_children(body, [arguments or {}], key=key, **options)
 
     def start_children(
@@ -59,11 +60,14 @@ class Family:
         queue: str = "",
         priority: int | None = None,
         expires_after: timedelta | None = None,
+        subject: str = "",
     ) -> Children:
         """Starts a child for each of ``arguments``, all in one lease-checked transaction, once."""
         self._go_on()
         full = self._in_round(self.identify(f"child:{body}", key))
-        return self._start(full, body, arguments, queue=queue, priority=priority, expires_after=expires_after)
+        return self._start(
+            full, body, arguments, queue=queue, priority=priority, expires_after=expires_after, subject=subject
+        )
 
     def _in_round(self, full: str) -> str:
         """Each round of ``continue_as_new`` has children of its own."""
@@ -78,6 +82,7 @@ class Family:
         queue: str = "",
         priority: int | None = None,
         expires_after: timedelta | None = None,
+        subject: str = "",
         compared: bool = True,
     ) -> Children:
         digest = steps.digest([dict(each) for each in arguments], {})
@@ -98,6 +103,8 @@ class Family:
                 body_version=known.version, queue=queue or known.queue,
                 priority=known.priority if priority is None else priority, sensitive=known.sensitive,
                 expires_after=expires_after or known.expires_after,
+                subjects=[subject] * len(checked) if subject else (),
+                concurrency_key=known.key_of(subject) if known.key_of is not None else "",
             )  # fmt: skip
         self._refuse(requests, full)
         return Children(full, len(arguments))

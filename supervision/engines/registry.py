@@ -49,6 +49,10 @@ class Body:
     """Parameter -> annotation: what arguments are converted by."""
     form: type[django_forms.Form] | None = None
     """What a person fills in to start one; None: only code starts it."""
+    public: bool = False
+    """Whether those whose work it is may start one, outside of the control room."""
+    key_of: Callable[[str], str] | None = None
+    """Subject -> the concurrency key of a task about it, for bodies that have one live task a subject."""
     limit: Limit | None = None
     """How many run at once, and start in a time."""
 

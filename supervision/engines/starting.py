@@ -20,6 +20,7 @@ def start(
     arguments: Mapping[str, Any] | None = None,
     *,
     owner: Any = None,
+    owner_key: str = "",
     subject: str = "",
     subject_object: models.Model | None = None,
     queue: str = "",
@@ -34,6 +35,8 @@ def start(
 ) -> Task:
     """A new pending task of the registered ``body``, with what its registration says where nothing else is given.
 
+    ``owner`` is a user, or an organisation (a row of any model); ``owner_key`` one whose row is not at hand.
+
     In the caller's transaction, if there is one: rolled back with it, and taken by a worker after its commit. Raises
     UnknownBody, InvalidArguments, NotStorable, TooLarge, ConcurrencyKeyHeld, AlreadyPruned; see ``creation.create``.
     """
@@ -46,6 +49,7 @@ def start(
         priority=known.priority if priority is None else priority,
         sensitive=known.sensitive,
         owner=owner,
+        owner_key=owner_key,
         subject=subject,
         subject_object=subject_object,
         start_at=start_at,
@@ -100,6 +104,7 @@ def retry(
     from_scratch: bool = False,
     from_step: str = "",
     expected_generation: int | None = None,
+    only_new: bool = False,
 ) -> Task:
     """Forks the ended task on the body's current version; see ``forks.fork``. Raises UnknownBody if it is gone.
 
@@ -115,4 +120,5 @@ def retry(
         body_version=known.version if known else None,
         expires_after=known.expires_after if known else None,
         expected_generation=expected_generation,
+        only_new=only_new,
     )

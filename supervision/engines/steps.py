@@ -8,6 +8,7 @@ import json
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -137,6 +138,7 @@ def _within(step: str, timeout: float | timedelta | None, work: Callable[[], R])
             raise _Ring
 
     before = signal.signal(signal.SIGALRM, ring)
+    began, (around, _interval) = time.monotonic(), signal.getitimer(signal.ITIMER_REAL)
     try:
         try:
             signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -148,6 +150,8 @@ def _within(step: str, timeout: float | timedelta | None, work: Callable[[], R])
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if around:  # of a node, around its steps
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, around - (time.monotonic() - began)))
 
 
 class _Ring(KeyboardInterrupt):

@@ -1,6 +1,8 @@
-"""People and processes as text, which stays when their rows go. Pure."""
+"""People and processes as text, which stays when their rows go."""
 
 from typing import Any
+
+from django.contrib.auth import get_user_model
 
 from supervision.kernel import storable
 
@@ -17,6 +19,11 @@ def actor_ref(actor: Any) -> str:
 def owner_ref(owner: Any) -> str:
     """The owner as a key that stays: ``user:7``; empty for nobody."""
     return "" if owner is None else f"{owner._meta.model_name}:{owner.pk}"
+
+
+def user_id(owner: Any) -> Any:
+    """The owner's key if it is a user; an organisation is known by its ``owner_ref`` alone."""
+    return owner.pk if isinstance(owner, get_user_model()) else None
 
 
 def person_ref(actor: Any) -> str:

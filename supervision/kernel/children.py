@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from supervision.conf import settings
-from supervision.errors import SupervisionError
+from supervision.errors import ConcurrencyKeyHeld, SupervisionError
 from supervision.kernel import creation
 from supervision.kernel.lease import Requests
 from supervision.kernel.models import Task
@@ -62,7 +62,8 @@ def start(
     """Starts one child for each of ``arguments``, and records it under ``name``: one lease-checked transaction.
 
     ``options`` are ``creation.create_many``'s, the same for all; the owner is the parent's. Due at its commit.
-    Non-empty Requests: nothing was started, the parent is being ended. Raises LeaseLost, NotStorable, TooLarge.
+    Non-empty Requests: nothing was started, the parent is being ended. Raises LeaseLost, NotStorable, TooLarge,
+    ConcurrencyKeyHeld.
     """
     with committing("create"), locked(task_id, lease=lease) as task:
         if task.ending or task.is_overdue:
@@ -70,6 +71,8 @@ def start(
         created = creation.create_many(
             body, arguments, parent=task, parent_steps=steps_of(name, len(arguments)), **options
         )
+        if len(created) != len(arguments) and options.get("concurrency_key"):
+            raise ConcurrencyKeyHeld(options["concurrency_key"], None)
         if len(created) != len(arguments):
             raise SupervisionError(f"Children of {name!r} are there already, but their start isn't in the log.")
         write(task, event="children_started", name=name, payload={**payload, "count": len(arguments)},

@@ -4,7 +4,18 @@ Both functions add ``supervision.clock_shift`` (a session setting, empty in prod
 ``now()`` of PostgreSQL is banned: in a caller's long transaction it stands still and accepts what has expired.
 """
 
+from datetime import datetime
+from uuid import UUID
+
 from django.db.models import DateTimeField, Func
+
+from supervision.kernel import sql
+
+
+def now() -> datetime:
+    """The time of this very statement, for what is judged in Python. After a lock, ask again."""
+    moment: datetime = sql.run("SELECT supervision_now_v1()", {})[0][0]
+    return moment
 
 
 class Now(Func):
@@ -22,3 +33,8 @@ class Clock(Func):
     function = "supervision_clock_v1"
     arity = 0
     output_field = DateTimeField()
+
+
+def first_id(moment: datetime) -> UUID:
+    """The least id that a row created at that moment can have: an id begins with its time."""
+    return UUID(int=max(0, int(moment.timestamp() * 1000)) << 80)

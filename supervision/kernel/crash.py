@@ -14,7 +14,8 @@ _left = int(_count or 1)
 NAMES: tuple[str, ...] = tuple(
     f"{verb}:{moment}"
     for verb in ("create", "take", "checkpoint", "ask", "answer", "complete", "park", "fail", "end", "reap",
-                 "pause", "resume", "cancel", "expire", "signal", "consume", "prune", "fork", "notice")
+                 "pause", "resume", "cancel", "expire", "signal", "consume", "prune", "fork", "notice",
+                 "schedule", "archive")
     for moment in ("before_commit", "after_commit")
 )  # fmt: skip
 """Every point that exists, so that tests can visit each."""

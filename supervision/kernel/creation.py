@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from supervision.conf import settings
 from supervision.errors import AlreadyPruned, ConcurrencyKeyHeld, NotStorable
 from supervision.kernel import sql, storable
-from supervision.kernel.actors import actor_ref, owner_ref, person_ref
+from supervision.kernel.actors import actor_ref, owner_ref, person_ref, user_id
 from supervision.kernel.models import Task, Tombstone
 from supervision.kernel.transition import CHANNEL, announce, committing, refuse_isolation
 
@@ -99,7 +99,7 @@ def create(
         "priority": _priority(priority),
         "arguments": [storable.encode(dict(arguments or {}), place="arguments", limit="MAX_ARGUMENTS_BYTES")],
         "sensitive": storable.encode(list(sensitive), place="sensitive", limit="MAX_PAYLOAD_BYTES"),
-        "owner_id": getattr(owner, "pk", None),
+        "owner_id": user_id(owner),
         "owner_ref": owner_key or owner_ref(owner),
         "subjects": [storable.text(subject or (str(subject_object) if subject_object else ""), 200)[:200]],
         "subject_type_id": ContentType.objects.get_for_model(subject_object).pk if subject_object else None,
@@ -134,6 +134,7 @@ def create_many(
     subjects: Sequence[str] = (),
     idempotency_keys: Sequence[str] = (),
     start_after: Sequence[timedelta] = (),
+    concurrency_key: str = "",
     parent: Task | None = None,
     parent_steps: Sequence[str] = (),
     body_version: int = 1,
@@ -155,11 +156,11 @@ def create_many(
         "body": storable.name(body, place="body"), "body_version": body_version,
         "queue": storable.name(queue, place="queue", longest=100), "priority": _priority(priority),
         "sensitive": storable.encode(list(sensitive), place="sensitive", limit="MAX_PAYLOAD_BYTES"),
-        "owner_id": parent.owner_id if parent else getattr(owner, "pk", None),
+        "owner_id": parent.owner_id if parent else user_id(owner),
         "owner_ref": parent.owner_ref if parent else owner_ref(owner),
         "created_by_ref": person_ref(by if by is not None else owner),
         "subject_type_id": None, "subject_pk": "", "decisions": "{}", "start_at": start_at, "expires_at": None,
-        "expires_after": expires_after, "concurrency_key": "", "parent_id": parent.pk if parent else None,
+        "expires_after": expires_after, "concurrency_key": concurrency_key, "parent_id": parent.pk if parent else None,
         "forked_from": None, "round": 0, "payload": "{}",
         "actor": f"task {parent.pk}" if parent else actor_ref(by if by is not None else owner),
     }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from supervision.conf import settings
-from supervision.kernel import crash, notices, sql, storable
+from supervision.kernel import countdown, crash, notices, sql, storable
 from supervision.kernel.models import Question, Task
 from supervision.kernel.states import DEAD_LETTER_REASONS, Reason, State, first_word
 from supervision.kernel.transition import CHANNEL, LOCK, announce, committing, is_heard, locked, retried, write
@@ -39,6 +39,7 @@ def finish(
         notices.plan_dead_letter(task)
     if task.parent_id is not None:
         _count_down(task, task.parent_id)
+        countdown.ended(task)
     _end_children(task)
 
 
@@ -135,17 +136,21 @@ SELECT task.id, task.body, task.log_length, task.generation,
 
 
 @retried
-def complete(task_id: UUID | str, lease: int, result: Any = None, *, is_child: bool = False) -> None:
+def complete(
+    task_id: UUID | str, lease: int, result: Any = None, *, is_child: bool = False, run_id: UUID | None = None
+) -> None:
     """The body returned: completed with ``result``. What was requested and not observed any more is in the entry.
 
-    One round trip where nothing hangs on the task; for one with a parent if the caller says so (``is_child``). Raises
-    LeaseLost; NotStorable or TooLarge for a result that can't be kept, having written nothing.
+    One round trip where nothing hangs on the task; for one with a parent if the caller says so (``is_child``), with
+    what follows in the run ``run_id`` that it is a node of. Raises LeaseLost; NotStorable or TooLarge for a result that
+    can't be kept, having written nothing.
     """
     encoded = storable.encode(result, place="result", limit="MAX_RESULT_BYTES")
     crash.point("complete:before_commit")
     parameters = {"task_id": str(task_id), "lease": lease, "result": None if result is None else encoded}
     if is_child:
-        _locked, rows = sql.together((LOCK, parameters), (_COMPLETE_CHILD, parameters))
+        counted = countdown.statements(task_id, run_id) if run_id else ()
+        _locked, rows, *_rest = sql.together((LOCK, parameters), (_COMPLETE_CHILD, parameters), *counted)
     else:
         rows = sql.run(_COMPLETE_ALONE, parameters)
     if not rows:

@@ -16,8 +16,9 @@ from django.db.models import Q
 from django.utils.translation import gettext as _
 
 from supervision.errors import NotEntitled, NotStorable
+from supervision.kernel import ownership
 from supervision.kernel.actors import owner_ref, person_ref
-from supervision.kernel.models import Question, Task
+from supervision.kernel.models import Question, QuestionQuerySet, Task
 
 PERMISSION = "supervision.answer_question"
 DUTIES = ("asker", "owner")
@@ -31,7 +32,7 @@ def refuse(question: Question, task: Task, by: Any) -> None:
     excluded = question.not_by.split(",")
     if "asker" in excluded and me and me == task.created_by_ref:
         raise NotEntitled(question, _("you asked for this work, so somebody else must answer."))
-    if "owner" in excluded and me and me == task.owner_ref:
+    if "owner" in excluded and ownership.is_theirs(by, task):
         raise NotEntitled(question, _("the work is yours, so somebody else must answer."))
     if hasattr(by, "has_perm") and not _is_among(question, task, by):
         raise NotEntitled(question, _("only %(who)s may.") % {"who": described(question)})
@@ -46,18 +47,18 @@ def is_entitled(question: Question, task: Task, by: Any) -> bool:
     return True
 
 
-def answerable(questions: models.QuerySet[Question], user: Any) -> models.QuerySet[Question]:
+def answerable(questions: QuestionQuerySet, user: Any) -> QuestionQuerySet:
     """Those of ``questions`` that ``refuse`` would let the user answer, in SQL. Permissions on single objects, which
     only a backend knows, are not in it."""
     if not user.is_active:
         return questions.none()
-    me = owner_ref(user)
-    allowed = questions.exclude(Q(not_by__contains="asker") & Q(task__created_by_ref=me)).exclude(
-        Q(not_by__contains="owner") & Q(task__owner_ref=me)
+    mine = ownership.keys(user)
+    allowed = questions.exclude(Q(not_by__contains="asker") & Q(task__created_by_ref=owner_ref(user))).exclude(
+        Q(not_by__contains="owner") & Q(task__owner_ref__in=mine)
     )
     if user.is_superuser:
         return allowed
-    among = Q(answerable_by=f"user:{user.pk}") | Q(answerable_by="owner", task__owner_ref=me)
+    among = Q(answerable_by=f"user:{user.pk}") | Q(answerable_by="owner", task__owner_ref__in=mine)
     among |= Q(answerable_by__in=[f"group:{pk}" for pk in _groups(user)])
     if user.has_perm(PERMISSION):
         among |= Q(answerable_by="")
@@ -120,7 +121,7 @@ def _is_among(question: Question, task: Task, user: Any) -> bool:
     kind, _colon, key = question.answerable_by.partition(":")
     match kind:
         case "owner":
-            return bool(task.owner_ref) and owner_ref(user) == task.owner_ref
+            return ownership.is_theirs(user, task)
         case "user":
             return str(user.pk) == key
         case "group":

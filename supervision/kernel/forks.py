@@ -10,8 +10,9 @@ from django.utils.translation import gettext as _
 
 from supervision.conf import settings
 from supervision.errors import Refused
-from supervision.kernel import creation, log, sql
+from supervision.kernel import countdown, creation, log, sql
 from supervision.kernel.models import Erasure, LogEntry, Question, Task
+from supervision.kernel.nodes import STEP, Plan
 from supervision.kernel.states import LIVE
 from supervision.kernel.transition import committing, locked
 
@@ -26,24 +27,33 @@ def fork(
     body_version: int | None = None,
     expires_after: timedelta | None = None,
     expected_generation: int | None = None,
+    only_new: bool = False,
 ) -> Task:
     """A retry: a new task from an ended one, with its arguments, owner, subject and concurrency key, linked to it.
+
+    A run of nodes keeps those that succeeded, with their outputs.
 
     It keeps what was recorded before the failure: steps, waits, decisions, answers, and the signals that still wait to
     be consumed, so that nothing is done, nobody asked and nothing awaited twice; children are started
     again, with the idempotency keys that they had. ``from_step`` keeps only what was
     recorded before that step; ``from_scratch`` nothing, and begins a lineage of its own (new idempotency keys). One
-    live fork per source: a second call returns the first one's. Raises Refused for a task that has not ended, or that
-    has no such step.
+    live fork per source: a second call returns the first one's, or with ``only_new`` is refused. Raises Refused for a
+    task that has not ended, or that has no such step.
     """
     with committing("fork"), locked(task_id, expected_generation=expected_generation) as source:
         if source.current_state in LIVE:
             raise Refused("retry", source, _("it has not ended."))
+        if source.parent_step.startswith(STEP):
+            raise Refused("retry", source, _("it is a node of a run: retry the run, which keeps what succeeded."))
+        if from_step and Plan.objects.using(settings.DATABASE).filter(task=source).exists():
+            raise Refused("retry", source, _("a run keeps the nodes that succeeded, or nothing if from scratch."))
         if Erasure.objects.using(settings.DATABASE).filter(pk=source.pk).exists():
             raise Refused("retry", source, _("its data has been erased."))
         before = _number_of(source, from_step) if from_step else source.log_length + 1
         # every fork locks its source, so this look is no race
         live = Task.objects.using(settings.DATABASE).live().filter(forked_from=source.pk).first()
+        if live is not None and only_new:
+            raise Refused("retry", source, _("it is being tried again already, as %(id)s.") % {"id": live.pk})
         if live is not None:
             return live
         task = creation.create(
@@ -70,6 +80,7 @@ def fork(
             _keep_answers(source, task, before)
             _keep_signals(source, task, before)
             _keep_steps(source, task, before)
+            countdown.keep(source, task)
         return task
 
 

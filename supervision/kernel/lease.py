@@ -63,6 +63,8 @@ class Taken:
     replay_from: int
     round: int
     is_child: bool
+    run_id: UUID | None
+    """Its parent, if it is a node of that run."""
     worker: str
     requests: Requests
 
@@ -109,7 +111,7 @@ WITH task AS (
 ){{start}}
 SELECT id, lease, body, body_version, arguments::text, sensitive::text, locked_decisions::text, log_length, recoveries,
        subject, owner_id, COALESCE(root_id, id), ending, ending_reason, generation, version_at_start, replay_from,
-       round, parent_id IS NOT NULL
+       round, parent_id IS NOT NULL, CASE WHEN parent_step LIKE 'node:%%' THEN parent_id END
   FROM task
 """  # noqa: S608 - constants only
 _TAKE_ANY = _TAKE.format(start="")
@@ -171,7 +173,7 @@ def take(
         task_id=row[0], lease=row[1], body=row[2], body_version=row[3], arguments=json.loads(row[4]),
         sensitive=json.loads(row[5]), decisions=json.loads(row[6]), log_length=row[7], recoveries=row[8],
         subject=row[9], owner_id=row[10], root_id=row[11], version_at_start=row[15], replay_from=row[16], round=row[17],
-        is_child=row[18], worker=by.name, requests=Requests(ending=row[12], ending_reason=row[13]),
+        is_child=row[18], run_id=row[19], worker=by.name, requests=Requests(ending=row[12], ending_reason=row[13]),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 
 from supervision.errors import Refused
-from supervision.kernel import storable
+from supervision.kernel import countdown, storable
 from supervision.kernel.actors import actor_ref
 from supervision.kernel.ends import ask_to_end, finish
 from supervision.kernel.models import Question, Task
@@ -22,7 +22,7 @@ from supervision.kernel.transition import committing, locked, write
 
 
 def pause(task_id: UUID | str, *, by: Any = None, note: str = "", expected_generation: int | None = None) -> Task:
-    """Asks a running task to park at its next checkpoint; holds an idle one where it is.
+    """Asks a running task to park at its next checkpoint; holds an idle one where it is, and a run with its nodes.
 
     State, reason and ``wake_at`` stay: whoever satisfies a wait goes on writing ``wake_at``, and nothing takes the task
     until it is resumed.
@@ -31,8 +31,10 @@ def pause(task_id: UUID | str, *, by: Any = None, note: str = "", expected_gener
         _refuse_ended("pause", task)
         if task.pause_requested_at is not None:
             raise Refused("pause", task, _("it is paused already, or pausing after the current step."))
-        return write(task, event="pause_requested", bump=True, actor=actor_ref(by), payload=_noted(note),
-                     pause_requested_at=task.db_now)  # fmt: skip
+        write(task, event="pause_requested", bump=True, actor=actor_ref(by), payload=_noted(note),
+              pause_requested_at=task.db_now)  # fmt: skip
+        countdown.pause(task)
+        return task
 
 
 def resume(task_id: UUID | str, *, by: Any = None, note: str = "", expected_generation: int | None = None) -> Task:
@@ -44,6 +46,7 @@ def resume(task_id: UUID | str, *, by: Any = None, note: str = "", expected_gene
         _refuse_ended("resume", task)
         if task.is_overdue:
             raise Refused("resume", task, _("its time ran out."))
+        stamp = task.pause_requested_at
         columns: dict[str, Any] = {"pause_requested_at": None}
         if task.awaits_operator:
             columns["wake_at"] = task.db_now
@@ -54,7 +57,9 @@ def resume(task_id: UUID | str, *, by: Any = None, note: str = "", expected_gene
             raise Refused("resume", task, _("it isn't paused."))
         elif task.wake_at is not None:
             columns["wake_at"] = task.wake_at  # unchanged, but the brokers must hear that it is free again
-        return write(task, event="task_resumed", bump=True, actor=actor_ref(by), payload=_noted(note), **columns)
+        write(task, event="task_resumed", bump=True, actor=actor_ref(by), payload=_noted(note), **columns)
+        countdown.resume(task, stamp)
+        return task
 
 
 def cancel(task_id: UUID | str, *, by: Any = None, note: str = "", expected_generation: int | None = None) -> Task:

@@ -14,7 +14,7 @@ from django.db.models.functions import Collate, Upper
 from django.utils.translation import gettext_lazy as _
 
 from supervision.conf import settings
-from supervision.kernel import masking
+from supervision.kernel import links, masking
 from supervision.kernel.clock import Now
 from supervision.kernel.states import DEAD_LETTER_REASONS, LIVE, OPERATOR_REASONS, TERMINAL, Reason, State, first_word
 
@@ -243,6 +243,12 @@ class Task(models.Model):
             # retrying, unknown_body, the dead letters: the first word of a reason, which running tasks don't have
             Index(FirstWord("watchdog_stop_reason"), "id", condition=_HAS_REASON, name="supervision_task_by_reason"),
             Index(fields=("owner", "id"), condition=Q(owner__isnull=False), name="supervision_task_by_owner"),
+            # those of organisations, and of users who were deleted
+            Index(
+                fields=("owner_ref", "id"),
+                condition=Q(owner__isnull=True) & ~Q(owner_ref=""),
+                name="supervision_task_by_owner_ref",
+            ),
             # most work is in the default lane, which the primary key finds as fast
             Index(fields=("queue", "id"), condition=~Q(queue="default"), name="supervision_task_by_queue"),
             Index(fields=("id",), condition=Q(pause_requested_at__isnull=False) & _LIVE, name="supervision_task_held"),
@@ -270,6 +276,16 @@ class Task(models.Model):
 
     def __str__(self) -> str:
         return f"{self.body} {str(self.pk)[-12:]}"
+
+    def signal_url(self, name: str, *, key: str = "") -> str:
+        """An address that the outside world may POST to, once, to send this task the signal ``name``.
+
+        JSON or form fields become the signal's payload. However often it is called, it is one signal: for another wait
+        for the same name give another ``key``. A retry that keeps the steps hears it, too. A capability: hand it to
+        whoever shall send, and log it nowhere. Raises LinkImpossible without BASE_URL, or without the pages' URLs, and
+        NotStorable for a name that none can have.
+        """
+        return links.signal_url(self.pk, name, key)
 
     if TYPE_CHECKING:  # annotated by with_clock()
         db_now: datetime
@@ -413,6 +429,16 @@ class Question(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+    def answer_link(self, user: Any, *, expires_after: timedelta | None = None) -> str:
+        """An address at which ``user`` answers this question without signing in, for an e-mail to them.
+
+        Opening it changes nothing; the form there answers, in their name. It gives no right: whether they may answer is
+        judged when they do. Good for one answer, and for ``expires_after`` (default ANSWER_LINK_EXPIRES_AFTER) by the
+        database's clock, or until the question or the account is closed. A capability: log it nowhere. Raises
+        LinkImpossible without BASE_URL, or without the pages' URLs.
+        """
+        return links.answer_url(self, user, expires_after)
 
 
 class Signal(models.Model):

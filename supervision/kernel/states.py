@@ -63,6 +63,7 @@ class Reason(StrEnum):
     UNKNOWN_BODY = "unknown_body"
     REPLAY_MISMATCH = "replay_mismatch"
     UNKNOWN_STATE = "unknown_state"
+    UNKNOWN_NODE = "unknown_node"
     # ended
     EXPIRED = "expired"
     CANCELLED = "cancelled"
@@ -73,6 +74,8 @@ class Reason(StrEnum):
     RECOVERIES_EXHAUSTED = "recoveries_exhausted"
     COMPENSATION_EXHAUSTED = "compensation_exhausted"
     VISITS_EXHAUSTED = "max retries reached"
+    NODES_FAILED = "nodes_failed"
+    NO_PROGRESS = "no_progress"
 
     def of(self, *details: object) -> str:
         """The reason with its details: ``Reason.RETRYING.of("welcome") == "retrying:welcome"``."""
@@ -97,10 +100,11 @@ PARK_REASONS = frozenset(
         Reason.UNKNOWN_BODY,
         Reason.REPLAY_MISMATCH,
         Reason.UNKNOWN_STATE,
+        Reason.UNKNOWN_NODE,
     }
 )
 OPERATOR_REASONS = frozenset(
-    {Reason.VERSION_CHANGED, Reason.UNKNOWN_BODY, Reason.REPLAY_MISMATCH, Reason.UNKNOWN_STATE}
+    {Reason.VERSION_CHANGED, Reason.UNKNOWN_BODY, Reason.REPLAY_MISMATCH, Reason.UNKNOWN_STATE, Reason.UNKNOWN_NODE}
 )
 """Parked for an operator's word: resume makes these due."""
 

@@ -10,7 +10,7 @@ Every verb reads alike::
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -113,29 +113,50 @@ def locked(task_id: UUID | str, *, lease: int | None = None, expected_generation
     yield task
 
 
+def lock_each(task_ids: Sequence[UUID]) -> None:
+    """Locks these rows in the order of their ids, in one statement. Read them in another one: what a wait has changed
+    is seen then, and who is gone. Raises Busy after LOCK_TIMEOUT_SECONDS."""
+    with connection().cursor() as cursor:
+        rows = _locked_rows(cursor, _LOCK_EACH, {"task_ids": list(task_ids)}, task_ids[0], bounded=True)
+    if rows:
+        refuse_isolation(rows[0][0])
+
+
+_LOCK_EACH = """
+SELECT current_setting('transaction_isolation') FROM supervision_task
+ WHERE id = ANY (%(task_ids)s::uuid[]) ORDER BY id
+   FOR NO KEY UPDATE
+"""
+
+
 def _lock(task_id: UUID | str, *, bounded: bool) -> None:
     """Locks the row; refuses other isolation levels; ``bounded`` waits no longer than LOCK_TIMEOUT_SECONDS."""
     with connection().cursor() as cursor:
-        before = None
-        if bounded:
-            cursor.execute(
-                "SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true)",
-                [f"{int(settings.LOCK_TIMEOUT_SECONDS * 1000)}ms"],
-            )
-            before = cursor.fetchone()[0]
-        try:
-            cursor.execute(LOCK, {"task_id": str(task_id)})
-        except OperationalError as error:
-            if bounded and sqlstate(error) in (LOCK_NOT_AVAILABLE, DEADLOCK):
-                raise Busy(task_id) from None
-            raise
-        rows = cursor.fetchall()
-        if bounded:
-            # SET LOCAL would last until the end of a caller's transaction
-            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [before])
+        rows = _locked_rows(cursor, LOCK, {"task_id": str(task_id)}, task_id, bounded=bounded)
     if not any(is_it for is_it, _ in rows):
         raise TaskNotFound(task_id)
     refuse_isolation(rows[0][1])
+
+
+def _locked_rows(cursor: Any, query: str, parameters: dict[str, Any], task_id: object, *, bounded: bool) -> list[Any]:
+    before = None
+    if bounded:
+        cursor.execute(
+            "SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true)",
+            [f"{int(settings.LOCK_TIMEOUT_SECONDS * 1000)}ms"],
+        )
+        before = cursor.fetchone()[0]
+    try:
+        cursor.execute(query, parameters)
+    except OperationalError as error:
+        if bounded and sqlstate(error) in (LOCK_NOT_AVAILABLE, DEADLOCK):
+            raise Busy(task_id) from None
+        raise
+    rows: list[Any] = cursor.fetchall()
+    if bounded:
+        # SET LOCAL would last until the end of a caller's transaction
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [before])
+    return rows
 
 
 # A child's end counts down what its parent waits for, so the parent is locked first: root before leaf, always.

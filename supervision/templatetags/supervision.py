@@ -1,4 +1,4 @@
-"""What the control room's templates say of tasks: signs, words, moments."""
+"""What templates say of tasks: signs, words, moments."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from django import template
 
 from supervision import signs, wording
+from supervision.showing import tasks
 
 register = template.Library()
 
@@ -30,31 +31,37 @@ def reason_words(raw: str) -> str:
     return wording.reason(raw) if raw else ""
 
 
-# The rest is the admin's. Imported when used: a host without django.contrib.admin loads this library, too.
-
-
 @register.simple_tag
 def moment(at: datetime | None, now: datetime) -> Any:
     """A time as people say it, exact on hover."""
-    from supervision.admin import columns  # noqa: PLC0415
-
-    return columns.moment(at, now)
+    return tasks.moment(at, now)
 
 
 @register.filter
 def task_name(task: Any) -> str:
     """What it does, and the end of its id."""
-    from supervision.admin import columns  # noqa: PLC0415
+    return tasks.task_name(task)
 
-    return columns.task_name(task)
+
+@register.filter
+def owner_name(task: Any) -> str:
+    """Whose it is."""
+    return tasks.owner_name(task)
+
+
+@register.filter
+def body_label(name: str) -> str:
+    """A body as people know it."""
+    return tasks.body_label(name)
 
 
 @register.simple_tag
 def progress(task: Any) -> Any:
     """The progress bar."""
-    from supervision.admin import columns  # noqa: PLC0415
+    return tasks.progress_bar(task)
 
-    return columns.progress_bar(task)
+
+# The rest is the admin's. Imported when used: a host without django.contrib.admin loads this library, too.
 
 
 @register.simple_tag

@@ -195,7 +195,9 @@ def _returned(result: Any, taken: Taken, context: Context) -> None:
         _unwound(taken, context)
     else:
         try:
-            _write(lambda: ends.complete(taken.task_id, taken.lease, result, is_child=taken.is_child))
+            _write(
+                lambda: ends.complete(taken.task_id, taken.lease, result, is_child=taken.is_child, run_id=taken.run_id)
+            )
         except NotStorable as refusal:
             _raised(refusal, taken, context)
 

@@ -17,12 +17,13 @@ from django.utils.translation import ngettext
 
 from supervision.conf import settings
 from supervision.engines.machines.models import Timer
-from supervision.kernel import sql
+from supervision.kernel import clock, sql
 from supervision.kernel.clock import Now
 from supervision.kernel.clusters import Cluster
 from supervision.kernel.models import Heartbeat, Question, Task
 from supervision.kernel.states import Reason, State
 from supervision.worker import stuck
+from supervision.worker.schedules import SupervisedSchedule
 
 
 class Severity(IntEnum):
@@ -231,6 +232,18 @@ def _for_a_person(alive: Clusters, limits: Limits) -> Iterator[Finding]:
         yield Finding("operator", Severity.WARNING, message % {"count": waiting}, {"count": waiting})
 
 
+def _schedules(alive: Clusters, limits: Limits) -> Iterator[Finding]:
+    """Whose time has come and that nobody starts: its body is known nowhere, or its row was spoilt."""
+    late = SupervisedSchedule.objects.exclude(repeats=0).filter(next_run__lte=clock.now() - limits.late)
+    names = [str(row) for row in late.order_by("next_run") if row.waits_for() is None]
+    if alive and names:
+        message = ngettext("%(count)d schedule is late, and no cluster starts its work: %(names)s.",
+                           "%(count)d schedules are late, and no cluster starts their work: %(names)s.",
+                           len(names))  # fmt: skip
+        yield Finding("schedules", Severity.CRITICAL, message % {"count": len(names), "names": ", ".join(names[:5])},
+                      {"count": len(names), "examples": names[:5]})  # fmt: skip
+
+
 CHECKS: tuple[Callable[[Clusters, Limits], Iterator[Finding]], ...] = (
-    _due, _stale_beats, _expiries, _timers, _stuck, _for_a_person,
+    _due, _stale_beats, _expiries, _timers, _stuck, _schedules, _for_a_person,
 )  # fmt: skip

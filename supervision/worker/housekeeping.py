@@ -1,4 +1,4 @@
-"""What a cluster does about its tasks beside running them: the tick, dead processes, and django-q2's schedules."""
+"""What a cluster does about its tasks beside running them: the tick, dead processes, and schedules."""
 
 import contextlib
 import logging
@@ -20,6 +20,7 @@ from supervision.kernel import reaping
 from supervision.kernel.identity import host_identity
 from supervision.worker import slots
 from supervision.worker.presence import Presence
+from supervision.worker.scheduling import start_due
 from supervision.worker.tick import ADOPT_BATCH, adopt, tick
 from supervision.worker.trouble import Trouble
 
@@ -122,6 +123,9 @@ class Housekeeping(threading.Thread):
                 )
 
     def _schedule(self) -> None:
+        """Ours are looked at with each tick, django-q2's own as often as it does itself."""
+        if Conf.SCHEDULER:
+            start_due()
         if self._broker is not None and time.monotonic() >= self._schedule_at:
             self._schedule_at = time.monotonic() + self.SCHEDULE_SECONDS
             scheduler(broker=self._broker)

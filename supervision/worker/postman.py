@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,8 @@ from django.utils.translation import gettext as _
 
 from supervision import wording
 from supervision.conf import settings
-from supervision.kernel import entitlement, masking, notices
+from supervision.errors import LinkImpossible
+from supervision.kernel import entitlement, masking, notices, ownership
 from supervision.kernel.actors import owner_ref
 from supervision.kernel.models import Question, Task
 from supervision.kernel.notices import Notice
@@ -89,8 +91,8 @@ def _deliver(notice: Notice) -> None:
     if question is not None and question.status != Question.Status.PENDING:
         notices.settle(notice)  # answered meanwhile: nobody needs to be told
         return
-    text = _text(notice, question)
     for person in people(notice):
+        text = _text(notice, question, person)
         for name in settings.NOTIFY:
             to = f"{name} {owner_ref(person)}"
             if to not in notice.delivered_to:
@@ -131,7 +133,7 @@ def _permitted(users: models.QuerySet[Any], permission: str) -> list[Any]:
     return found or list(users.filter(is_superuser=True))
 
 
-def _text(notice: Notice, question: Question | None) -> Text:
+def _text(notice: Notice, question: Question | None, person: Any) -> Text:
     task = notice.task
     prompt = masking.mask_values(question.prompt, task.secrets) if question else ""
     about = {
@@ -142,20 +144,36 @@ def _text(notice: Notice, question: Question | None) -> Text:
         "expires_at": question.expires_at if question else None,
         "reason": masking.mask_values(wording.reason(task.watchdog_stop_reason), task.secrets),
         "failure": masking.mask_values(task.failure, task.secrets),
-        "link": _link(task),
+        "link": _answer_link(question, person) or _link(task, question, person),
     }
     lines = render_to_string(f"supervision/mail/{notice.kind}.txt", about).strip()
     subject, _newline, body = lines.partition("\n")
     return Text(" ".join(subject.split())[:200], body.strip() + "\n")
 
 
-def _link(task: Task) -> str:
-    if not settings.BASE_URL:
+def _answer_link(question: Question | None, person: Any) -> str:
+    """By which this person answers without signing in, where the project wants that."""
+    if question is None or not (settings.ANSWER_LINKS and settings.BASE_URL):
         return ""
     try:
-        return settings.BASE_URL.rstrip("/") + reverse("admin:supervision_task_change", args=[task.pk])
-    except NoReverseMatch:
+        return question.answer_link(person)
+    except LinkImpossible:
         return ""
+
+
+def _link(task: Task, question: Question | None, person: Any) -> str:
+    """To the task's page, the control room's for staff, the owner's own; for others to the question alone."""
+    places = [("admin:supervision_task_change", task.pk)]
+    if ownership.is_theirs(person, task):
+        places.append(("supervision_pages:task", task.pk))
+    elif question is not None:
+        places.append(("supervision_pages:asked", question.pk))
+    if not person.is_staff:
+        places.reverse()
+    for name, pk in places if settings.BASE_URL else ():
+        with suppress(NoReverseMatch):
+            return settings.BASE_URL.rstrip("/") + reverse(name, args=[pk])
+    return ""
 
 
 class Postman(threading.Thread):

@@ -58,7 +58,7 @@ def test_it_shows_the_address_a_password_and_a_sample_task_once(start_cluster: S
     assert user.is_superuser
     task = Task.objects.get(subject="customers.csv")
     wait_for(lambda: Task.objects.awaiting_answer().exists(), "the sample asks")
-    assert task.owner == user
+    assert task.owner == authenticate(username="customer", password=password)
     assert demo.stop(seconds=5) == 0
     assert "\nStopping.\n" in demo.output()
 

@@ -27,7 +27,7 @@ def measure() -> Iterator[Figure]:
     taken = time.perf_counter() - started
     yield Figure("bulk", "tasks created", round(CREATED / taken), "tasks/s")
     for count in (CREATED, PARKED):
-        while (more := count - Task.objects.count()) > 0:
+        while (more := count - Task.objects.filter(body="bulk.noop").live().count()) > 0:
             start_many("bulk.noop", [{"n": n} for n in range(min(CREATED, more))])
         with connection.cursor() as cursor:
             cursor.execute(PARK)

@@ -23,7 +23,7 @@ UPDATE supervision_task
    SET current_state = 'parked', started_at = created_at,
        watchdog_stop_reason = CASE WHEN n % 3 = 0 THEN 'sleeping' ELSE 'awaiting_signal:go' END,
        wake_at = CASE WHEN n % 3 = 0 THEN supervision_now_v1() + interval '1 hour' * (1 + n % 100) END
-  FROM (SELECT id, row_number() OVER () AS n FROM supervision_task) AS numbered
+  FROM (SELECT id, row_number() OVER () AS n FROM supervision_task WHERE current_state = 'pending') AS numbered
  WHERE supervision_task.id = numbered.id
 """
 

@@ -19,6 +19,8 @@ NAMES = (
     "admin",
     "bulk",
     "checkpoints",
+    "dag",
+    "logpage",
     "machines",
     "parked",
     "pipeline",

@@ -4,9 +4,9 @@ import time
 
 from supervision.engines import Context
 from supervision.engines.bodies import body
-from tests.bodies import chaos, laps, limited, poisons, releases, storm
+from tests.bodies import chaos, laps, layers, limited, poisons, releases, storm, witnesses
 
-__all__ = ["chaos", "laps", "limited", "poisons", "releases", "storm"]
+__all__ = ["chaos", "laps", "layers", "limited", "poisons", "releases", "storm", "witnesses"]
 
 
 @body("steps")

@@ -21,6 +21,7 @@ _GONE, _FAST = "tests/integration/test_gone.py::", "tests/integration/test_fast_
 
 _LIMITS = "tests/integration/test_limits.py::"
 _CHILDREN = "tests/integration/test_children.py::"
+_DAGS = "tests/integration/test_dag_races.py::"
 
 SABOTAGES = {
     "no lease check in a checkpoint": Sabotage(
@@ -123,6 +124,18 @@ SABOTAGES = {
         "SET children_awaited = children_awaited - 1,",
         "SET children_awaited = children_awaited,",
         f"{_CHILDREN}test_the_last_two_children_end_at_the_same_moment_and_wake_their_parent_once[ways0]",
+    ),
+    "a join that both finishers start": Sabotage(
+        "kernel/countdown.py",
+        "SET waiting_for = waiting_for - 1,",
+        "SET waiting_for = 0,",
+        f"{_DAGS}test_the_last_two_finishers_of_a_join_start_it_once[paused0]",
+    ),
+    "a node that starts behind a pause": Sabotage(
+        "kernel/countdown.py",
+        "run.ending = '' AND run.pause_requested_at IS NULL",
+        "run.ending = ''",
+        f"{_DAGS}test_a_pause_and_an_end_at_once_start_nothing_behind_the_pause",
     ),
     "a pid taken for its process": Sabotage(
         "kernel/identity.py",

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import django
 
 django.setup()
 
+from django.core.management import call_command  # noqa: E402
 from django.db import DatabaseError, connection  # noqa: E402
 
 from supervision.engines import retry, start  # noqa: E402
@@ -25,6 +26,8 @@ from supervision.kernel.question_form import Ask  # noqa: E402
 from supervision.kernel.states import LIVE, State  # noqa: E402
 from supervision.testing import run_until_idle, travel  # noqa: E402
 from supervision.worker.drive import drive_one  # noqa: E402
+from supervision.worker.schedules import schedule  # noqa: E402
+from supervision.worker.scheduling import start_due  # noqa: E402
 from tests.crash import bodies  # noqa: E402, F401 - registers them
 
 ANSWER = "blue"
@@ -69,6 +72,13 @@ def notify() -> None:
             for notice in notices.claim(10):
                 notices.delivered(notice, "test ann")
                 notices.settle(notice)
+
+
+def run_schedule(name: str) -> int:
+    """Of a schedule that says each time anew when it begins: only its runs' keys tell what was started."""
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    schedule(name, "crash.story", every=timedelta(minutes=32_767), first_run=begin)
+    return start_due()
 
 
 def recover(*tasks: str) -> None:
@@ -127,6 +137,8 @@ VERBS: dict[str, Callable[..., Any]] = {
     "prune": lambda pk: [str(each) for each in retention.prune(pk)],
     "notice": lambda pk: notify(),
     "erase": lambda pk: retention.erase(pk, by="ann"),
+    "archive": lambda pk, path: call_command("supervision_prune", "--older-than=0d", "--archive", path, verbosity=0),
+    "schedule": run_schedule,
     "recover": recover,
     "stale": stale,
 }

@@ -37,7 +37,7 @@ def live(task_id: UUID, world: World, *, dies_at: str = "") -> bool:
         os.environ["SUPERVISION_CRASH_AT"] = dies_at
         importlib.reload(crash)
 
-    return _in_a_fork(arm, lambda: _drive_to_the_end(task_id, world))
+    return in_a_fork(arm, lambda: _drive_to_the_end(task_id, world))
 
 
 def live_for(task_id: UUID, world: World, *, points: int) -> bool:
@@ -49,7 +49,7 @@ def live_for(task_id: UUID, world: World, *, points: int) -> bool:
         if passed["all"] == points:
             os._exit(crash.EXIT_STATUS)
 
-    return _in_a_fork(lambda: setattr(crash, "point", point), lambda: _drive_to_the_end(task_id, world))
+    return in_a_fork(lambda: setattr(crash, "point", point), lambda: _drive_to_the_end(task_id, world))
 
 
 def count_points(task_id: UUID, world: World, scratch: Path) -> dict[str, int]:
@@ -60,12 +60,13 @@ def count_points(task_id: UUID, world: World, scratch: Path) -> dict[str, int]:
         _drive_to_the_end(task_id, world)
         scratch.write_text(json.dumps(passed))
 
-    _in_a_fork(lambda: setattr(crash, "point", lambda name: passed.update([name])), work)
+    in_a_fork(lambda: setattr(crash, "point", lambda name: passed.update([name])), work)
     counted: dict[str, int] = json.loads(scratch.read_text())
     return counted
 
 
-def _in_a_fork(arm: Callable[[], None], work: Callable[[], None]) -> bool:
+def in_a_fork(arm: Callable[[], None], work: Callable[[], None]) -> bool:
+    """Does the work in a fork, armed; whether it died at a crash point. An error of it is an AssertionError here."""
     connections.close_all()  # a connection must not be shared by two processes
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # a thread of another test may live, and none is needed

@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db.models import F
+from django.db.models import F, Q
 from django.test import override_settings
 
 from supervision.engines import start
@@ -126,6 +127,8 @@ SCENARIOS: dict[str, Scenario] = {
                                                "task_completed"], result="400 EUR"),
     "fork": Scenario(completed, "fork", STORY),
     "notice": Scenario(announced, "notice", STORY),
+    "schedule": Scenario(lambda: None, "schedule", STORY),
+    "archive": Scenario(completed, "archive", [], result=None, state=""),
     "prune": Scenario(completed, "prune", [], result=None, state=""),
 }  # fmt: skip
 
@@ -136,7 +139,7 @@ def test_every_crash_point_has_a_scenario() -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_crash_around_the_commit_is_recovered_by_a_fresh_process(child: Any, name: str) -> None:
+def test_a_crash_around_the_commit_is_recovered_by_a_fresh_process(child: Any, name: str, tmp_path: Path) -> None:
     scenario = SCENARIOS[name]
     verb, _, count = name.partition("@")
     tasks: dict[str, UUID | None] = {}
@@ -144,8 +147,10 @@ def test_a_crash_around_the_commit_is_recovered_by_a_fresh_process(child: Any, n
     for moment in MOMENTS:  # side by side: two tasks, two processes
         tasks[moment] = scenario.prepare()
         arguments = scenario.arguments if tasks[moment] is None else (str(tasks[moment]), *scenario.arguments)
-        if verb == "create":
+        if verb in ("create", "schedule"):
             arguments = (moment,)
+        if verb == "archive":
+            arguments = (*arguments, str(tmp_path / f"{moment}.jsonl"))
         dying[moment] = child(scenario.verb, *arguments, crash_at=f"{verb}:{moment}@{count or 1}"), arguments
     recoveries = []
     for moment, (process, arguments) in dying.items():
@@ -161,11 +166,11 @@ def test_a_crash_around_the_commit_is_recovered_by_a_fresh_process(child: Any, n
 
 
 def _created(key: str) -> UUID:
-    return Task.objects.get(idempotency_key=key).pk
+    return Task.objects.get(Q(idempotency_key=key) | Q(subject=key)).pk
 
 
 def _assert_as_if_nothing_had_happened(scenario: Scenario, verb: str, pk: UUID) -> None:
-    if verb == "prune":
+    if verb in ("prune", "archive"):
         assert not Task.objects.filter(pk=pk).exists()
         assert not LogEntry.objects.filter(task_id=pk).exists()
         assert Tombstone.objects.filter(task_id=pk).count() == 1

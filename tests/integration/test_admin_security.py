@@ -153,7 +153,7 @@ def routes(task: Task, question: Question, hold: Hold) -> dict[str, str]:
             "changelist": [], "add": [], "history": [task.pk], "delete": [task.pk], "change": [task.pk],
             "health": [], "signal": [task.pk],
             "live": [task.pk], "act": [task.pk, "pause"], "whole": [task.pk, "arguments"],
-            "file": [task.pk, 0],
+            "file": [task.pk, 0], "picture": [task.pk],
         },
         "question": {
             "changelist": [], "add": [], "history": [question.pk], "delete": [question.pk], "change": [question.pk],
@@ -335,7 +335,8 @@ def test_the_other_tenants_task_answers_as_one_that_is_not_there(two_tenants: tu
 
     for method, name, *rest in (
         (client.get, "task_change"), (client.get, "task_live"), (client.post, "task_act", "pause"),
-        (client.get, "task_whole", "arguments"), (client.get, "task_file", 0), (client.get, "question_change"),
+        (client.get, "task_whole", "arguments"), (client.get, "task_file", 0), (client.get, "task_picture"),
+        (client.get, "question_change"),
         (client.post, "question_change"), (client.get, "question_whole"), (client.get, "task_history"),
     ):  # fmt: skip
         theirs, nobodys = answers(method, name, *rest)

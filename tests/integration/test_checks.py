@@ -46,6 +46,11 @@ def test_nothing_fires_in_this_project() -> None:
         ({"BEAT_SECONDS": 6}, "supervision.E002"),
         ({"BEAT_SECONDS": 0}, "supervision.E002"),
         ({"DATABASE": "nowhere"}, "supervision.E003"),
+        ({"ANSWER_LINKS": True}, "supervision.W012"),
+        ({"OWNERS": "no.such.function"}, "supervision.E011"),
+        ({"VISIBLE_TASKS": "supervision.__version__"}, "supervision.E011"),
+        ({"API_READS": "often"}, "supervision.E012"),
+        ({"API_WRITES": "0/min"}, "supervision.E012"),
     ],
 )
 def test_a_setting_that_would_hurt_is_named(supervision: dict[str, Any], expected: str) -> None:

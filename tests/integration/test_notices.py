@@ -77,7 +77,8 @@ def test_those_who_may_answer_are_told_once(sink: Sink, people: dict[str, User])
     assert len(sink.messages) == 2
     message = sink.messages[0]
     assert message["Bcc"] is None
-    assert f"https://example.org/admin/supervision/task/{task.pk}/change/" in message.get_content()
+    question = Question.objects.get(task=task)  # the task is neither's, and they are no staff
+    assert f"https://example.org/work/questions/{question.pk}/" in message.get_content()
     assert "s3cr3t-canary" not in message.as_string()
 
 

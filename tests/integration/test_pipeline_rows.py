@@ -1,18 +1,24 @@
 """Visits are append-only by trigger, with the log's two doors."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.files.base import ContentFile
 from django.db import DatabaseError, connection, transaction
+from django.test import TestCase, override_settings
 
 from supervision.engines import Pipeline, Run, State, registry
 from supervision.engines.pipelines.models import Pointer, Visit
 from supervision.errors import LeaseLost
-from supervision.kernel import lease, retention
+from supervision.kernel import ends, files, lease, retention
+from supervision.kernel.archive import Archive
 from supervision.kernel.branches import Branch
 from supervision.kernel.models import Task
 from supervision.testing import run_until_idle
+from tests.integration import rows
 
 pytestmark = pytest.mark.django_db
 
@@ -64,6 +70,27 @@ def test_visits_leave_with_the_task_of_their_run(ended: Task) -> None:
     retention.prune(ended.pk)
     assert [visit.run_id for visit in Visit.objects.all()] == [other.pk]
     assert Pointer.objects.get(pipeline="rows").state == "DONE"
+
+
+def test_visits_are_archived_with_the_task_of_their_run(ended: Task, tmp_path: Path) -> None:
+    with Archive(tmp_path / "archive") as archive:
+        retention.prune(ended.pk, before=archive.add)
+    visits = [
+        json.loads(line)["visit"]
+        for line in (tmp_path / "archive").read_text().splitlines()
+        if line.startswith('{"visit"')
+    ]
+    assert [(visit["run_id"], visit["errors"]) for visit in visits] == [(str(ended.pk), "Ann Other has no address")]
+
+
+def test_a_file_that_a_run_has_handed_on_outlives_its_task(work: Pipeline, ended: Task, tmp_path: Path) -> None:
+    with override_settings(MEDIA_ROOT=tmp_path), TestCase.captureOnCommitCallbacks(execute=True):
+        document = files.store(ContentFile(b"x", "x.txt"))
+        task = rows.running(arguments={"document": document.reference})
+        ends.complete(task.pk, task.lease)
+        Pointer.objects.filter(run_id=ended.pk).update(params={"document": document.reference})
+        retention.prune(task.pk)
+    assert (tmp_path / document.path).exists()
 
 
 def test_a_run_after_a_pruned_one_still_knows_what_it_handed_on(ended: Task) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
 from django.core.files.base import File
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -18,7 +19,7 @@ from django.db import Error as DatabaseError
 from django.db import connections
 from django.utils.translation import gettext as _
 
-from project import demo_once, ordering, retraining
+from project import demo_once, nightly, ordering, retraining
 from project.demo_processes import StopSignals, Workers, listening
 from project.demo_screen import Screen, summary
 from project.normalising import BODY, start_upload
@@ -26,6 +27,7 @@ from supervision.errors import SupervisionError
 from supervision.kernel.models import Task
 
 ADMINISTRATOR = "demo"
+CUSTOMER = "customer"
 SAMPLE = Path("project", "data", "customers.csv")
 _SAMPLE_KEY = "demo-sample"
 
@@ -71,11 +73,13 @@ class Command(BaseCommand):
     def _run(self, signals: StopSignals, *, port: int, password: str, workers: int, verbosity: int, **_o: Any) -> None:
         with listening(port) as serve:
             _migrate()
-            administrator, sign_in = _administrator(password)
-            is_new = _start_sample(administrator)
+            sign_in, chosen = _administrator(password)
+            customer = _customer(chosen)
+            is_new = _start_sample(customer)
             if is_new:
                 retraining.start_demo()
                 ordering.start_demo()
+                nightly.start_demo(customer)
             connections.close_all()
             signals.defer()
             with retraining.demo_service(), Workers(workers, signals, verbosity=max(0, verbosity - 1)) as cluster:
@@ -101,11 +105,15 @@ class Command(BaseCommand):
         self._say(_("The demo runs at %(address)s") % {"address": self.style.SUCCESS(address)})
         self._say(_("Sign in at %(address)sadmin/ as “%(name)s”, %(how)s.")
                   % {"address": address, "name": ADMINISTRATOR, "how": sign_in})  # fmt: skip
+        self._say(_("Whose work it is sees their own pages at %(address)swork/: “%(name)s”, same password.")
+                  % {"address": address, "name": CUSTOMER})  # fmt: skip
         if is_new:
             self._say(
                 _("A worker is reading %(file)s and will ask about its unclear countries: open the task there, answer, "
                   "and see it end.") % {"file": SAMPLE}
             )  # fmt: skip
+            self._say(_("A nightly report counts the orders of %(file)s, and asks whether to publish it.")
+                      % {"file": nightly.ORDERS})  # fmt: skip
             self._say(_("A dozen customers' models are retrained by a pipeline, on a fake service that loses jobs."))
         self._say(_("Another file: start a task there, or run manage.py demo --once FILE.csv in a second terminal."))
         self._say(_("Ctrl-C stops everything."))
@@ -132,26 +140,41 @@ def _migrate() -> None:
     call_command("migrate", interactive=False, verbosity=0)
 
 
-def _administrator(password: str) -> tuple[Any, str]:
-    """The demo administrator, made if missing, and how to sign in. A password that was given becomes theirs."""
+def _administrator(password: str) -> tuple[str, str]:
+    """How the demo administrator, made if missing, signs in; and the password, if it is a new one. One that was given
+    becomes theirs."""
     users: Any = get_user_model()._default_manager
     user = users.filter(**{get_user_model().USERNAME_FIELD: ADMINISTRATOR}).first()
     if user is None:
         chosen = password or secrets.token_urlsafe(12)
-        user = users.create_superuser(ADMINISTRATOR, "", chosen)
+        users.create_superuser(ADMINISTRATOR, "", chosen)
         how = _("with the password you gave") if password else _("password: %(password)s") % {"password": chosen}
-        return user, how
+        return how, chosen
     if not (user.is_active and user.is_staff and user.is_superuser):
         raise CommandError(
             _("There is a user “%(name)s” who is no administrator: this database is not the demo's.")
             % {"name": ADMINISTRATOR}
         )
     if not password:
-        return user, _("with the password that the first start showed (--password sets another)")
+        return _("with the password that the first start showed (--password sets another)"), ""
     if not user.check_password(password):
         user.set_password(password)
         user.save(update_fields=["password"])
-    return user, _("with the password you gave")
+    return _("with the password you gave"), password
+
+
+def _customer(password: str) -> Any:
+    """The owner of the sample task: no staff, but allowed to answer. A new password of the administrator is theirs."""
+    users: Any = get_user_model()._default_manager
+    user, is_new = users.get_or_create(
+        **{get_user_model().USERNAME_FIELD: CUSTOMER}, defaults={"email": "customer@example.org"}
+    )
+    if is_new:
+        user.user_permissions.add(Permission.objects.get(codename="answer_question"))
+    if password:
+        user.set_password(password)
+        user.save(update_fields=["password"])
+    return user
 
 
 def _start_sample(owner: Any) -> bool:

@@ -40,6 +40,7 @@ def body(
     label: str = "",
     compatible_with: Collection[int] = (),
     form: type[forms.Form] | Auto | None = AUTO,
+    public: bool = False,
     max_running: int | None = None,
     at_most: int | None = None,
     per: timedelta | None = None,
@@ -52,7 +53,8 @@ def body(
     runs first and 9 last. ``sensitive`` names arguments that every reader masks. ``label`` is shown to people.
     ``form`` is what a person fills in to start one: made from the annotations (TypeError for one that has no field),
     a Django form whose fields are the parameters, or None for a body that only code starts. Arguments arrive as the
-    annotations say, although they are JSON in between.
+    annotations say, although they are JSON in between. ``public`` lets any user start one of their own, by the owner's
+    API; it needs a form.
 
     ``max_running`` of its tasks run at once, and ``at_most`` of their drives start in any stretch of ``per``, over all
     workers and hosts; the others wait as ``awaiting_slot``. A parked task holds no slot.
@@ -76,6 +78,8 @@ def body(
             its_form = form_from(name, function, tuple(sensitive))
         elif its_form is not None:
             check_form(name, function, its_form)
+        if public and its_form is None:
+            raise TypeError(f"Body {name!r} is public and has no form: what people send must be checked by one.")
         limit = Limit(max_running=max_running, at_most=at_most, per=per)
         engine = AsyncBodyEngine() if inspect.iscoroutinefunction(function) else BodyEngine()
         registry.register(
@@ -83,6 +87,7 @@ def body(
                 name=name, function=function, engine=engine, version=version, queue=queue, priority=priority,
                 expires_after=expires_after, sensitive=tuple(sensitive), label=label or name,
                 compatible_with=frozenset(compatible_with), form=its_form, hints=hints_of(function),
+                public=public,
                 limit=limit or None,
             )
         )  # fmt: skip

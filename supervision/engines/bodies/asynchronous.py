@@ -143,6 +143,10 @@ class AsyncContext:
         """Inside a step; see ``Context.idempotency_key``."""
         return self._context.idempotency_key_of(_inside.get())
 
+    def signal_url(self, name: str, *, key: str = "") -> str:
+        """Inside a step; see ``Context.signal_url``."""
+        return self._context.signal_url_of(_inside.get(), name, key)
+
     def progress(self, done: int | None = None, total: int | None = None, text: str | None = None) -> None:
         self._context.show_progress(done, total, text)
 

@@ -9,8 +9,10 @@ from supervision.engines.pipelines.errors import InvalidPipeline
 from supervision.engines.pipelines.pipeline import Pipeline
 from supervision.engines.pipelines.repointing import repoint
 from supervision.engines.pipelines.run import Previous, Run
-from supervision.kernel import retention
+from supervision.kernel import leftovers, retention
 
 __all__ = ["InvalidPipeline", "Pipeline", "Previous", "Run", "State", "repoint"]
 
 retention.attach(PipelineRows())
+leftovers.also_in("supervision_pointer", "params")  # what a run handed on outlives it
+leftovers.also_in("supervision_pointer", "previous")

@@ -20,6 +20,14 @@ DELETE FROM supervision_visit AS visit
     ON pointer.pipeline = task.body AND pointer.subject = task.subject
  WHERE task.id = ANY(%(ids)s::uuid[]) AND visit.pointer_id = pointer.id AND visit.run_id = task.id
 """
+_ARCHIVE = """
+SELECT visit.*
+  FROM supervision_task AS task JOIN supervision_pointer AS pointer
+    ON pointer.pipeline = task.body AND pointer.subject = task.subject
+  JOIN supervision_visit AS visit ON visit.pointer_id = pointer.id AND visit.run_id = task.id
+ WHERE task.id = ANY (%(ids)s::uuid[])
+ ORDER BY visit.pointer_id, visit.sequence_num
+"""
 _ERASE = """
 UPDATE supervision_visit AS visit
    SET errors = CASE WHEN errors = '' THEN '' ELSE %(erased)s END,
@@ -32,6 +40,8 @@ UPDATE supervision_visit AS visit
 
 class PipelineRows:
     """The rows of pipelines, for ``retention.attach``."""
+
+    archived = {"visit": _ARCHIVE}
 
     def prune(self, task_ids: Sequence[UUID]) -> None:
         """Removes the visits; the pointer stays, with what its run handed on: the next run builds on it."""

@@ -64,7 +64,7 @@ class Pipeline:
             Body(
                 name=name, function=_run, engine=PipelineEngine(self.table, on_cancel), version=version, queue=queue,
                 priority=priority, expires_after=expires_after, label=label or name,
-                compatible_with=frozenset(compatible_with), form=None,
+                compatible_with=frozenset(compatible_with), form=None, key_of=self._key,
                 limit=Limit(max_running=max_running, at_most=at_most, per=per) or None,
             )
         )  # fmt: skip

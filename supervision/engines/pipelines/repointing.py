@@ -98,10 +98,10 @@ def _started(table: Table, pointer: Pointer, by: Any, note: str) -> Task:
     known = registry.get(table.name)
     try:
         return starting.start(
-            known.name, pointer.params, owner=last.owner if last else None, subject=pointer.subject,
-            subject_object=last.subject_object if last else None, queue=last.queue if last else "",
-            priority=last.priority if last else None, concurrency_key=key_of(table.name, pointer.subject), by=by,
-            note=note,
+            known.name, pointer.params, owner=last.owner if last else None, owner_key=last.owner_ref if last else "",
+            subject=pointer.subject, subject_object=last.subject_object if last else None,
+            queue=last.queue if last else "", priority=last.priority if last else None,
+            concurrency_key=key_of(table.name, pointer.subject), by=by, note=note,
         )  # fmt: skip
     except ConcurrencyKeyHeld as held:
         raise Refused("re-point", held.task, _("a new run has just started.")) from None

@@ -1,4 +1,4 @@
-"""The picture of a pipeline or a machine: ``manage.py supervision_diagram NAME --format svg``."""
+"""The picture of a pipeline, a machine or a DAG: ``manage.py supervision_diagram NAME --format svg``."""
 
 import sys
 from pathlib import Path
@@ -10,6 +10,8 @@ from django.utils.translation import gettext as _
 from supervision import diagrams
 from supervision.conf import settings
 from supervision.diagrams import Graph
+from supervision.engines.dags import dags
+from supervision.engines.dags import picture as dag_picture
 from supervision.engines.machines import Machine, histories
 from supervision.engines.machines import machine as machines
 from supervision.engines.machines import picture as machine_picture
@@ -23,11 +25,12 @@ from supervision.errors import SupervisionError
 class Command(BaseCommand):
     help = _(
         "Draws a pipeline or a machine from the very table that runs: its states, what leads where, yields, caps, "
-        "guards and ends. Without --counts and --subject the database isn't asked."
+        "guards and ends; or a DAG: its nodes with their joins and conditions. Without --counts and --subject the "
+        "database isn't asked."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", help=_("The pipeline's name, or the machine's."))
+        parser.add_argument("name", help=_("The name of the pipeline, machine or DAG."))
         parser.add_argument("--format", choices=diagrams.FORMATS, default="svg", help=_("Default: svg."))
         parser.add_argument("--output", type=Path, metavar=_("FILE"), help=_("Default: standard output."))
         parser.add_argument("--counts", action="store_true", help=_("Show how many subjects are in each state."))
@@ -42,15 +45,15 @@ class Command(BaseCommand):
         self, *args: Any, name: str, format: str, output: Path | None, counts: bool, subject: str, **options: Any
     ) -> None:
         try:
-            picture = diagrams.render(_graph(name, counts, subject), format)
+            drawn = diagrams.render(_graph(name, counts, subject), format)
         except SupervisionError as error:
             raise CommandError(str(error)) from error
         if output is not None:
-            output.write_bytes(picture)
+            output.write_bytes(drawn)
         elif format == "png":
-            sys.stdout.buffer.write(picture)
+            sys.stdout.buffer.write(drawn)
         else:
-            self.stdout.write(picture.decode(), ending="")
+            self.stdout.write(drawn.decode(), ending="")
 
 
 def _graph(name: str, counts: bool, subject: str) -> Graph:
@@ -59,7 +62,9 @@ def _graph(name: str, counts: bool, subject: str) -> Graph:
         return graph_of(pipeline.get(name), counts=found, current=_state_of(name, subject))
     if name in machines.machines():
         return _graph_of_machine(machines.get(name), counts, subject)
-    raise UnknownPipeline(name, sorted([*pipeline.tables(), *machines.machines()]))
+    if name in (known := dags()):
+        return dag_picture.graph_of(known[name].body.label, known[name].ordered())
+    raise UnknownPipeline(name, sorted([*pipeline.tables(), *machines.machines(), *known]))
 
 
 def _graph_of_machine(machine: Machine, counts: bool, subject: str) -> Graph:

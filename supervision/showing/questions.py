@@ -10,11 +10,11 @@ from django import forms
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from supervision.admin.texts import Excerpt, excerpt
 from supervision.errors import NotEntitled
 from supervision.kernel import entitlement, files, masking, question_form
 from supervision.kernel.actors import person_ref
 from supervision.kernel.models import Question, Task
+from supervision.showing.texts import Excerpt, excerpt
 
 _PROMPT = 3000
 
@@ -55,24 +55,27 @@ class QuestionBlock:
         return sum(vote.approves for vote in self.question.votes.all())
 
 
-def blocks_of(request: HttpRequest, task: Task, questions: Sequence[Question]) -> list[QuestionBlock]:
+def blocks_of(viewer: Any, task: Task, questions: Sequence[Question]) -> list[QuestionBlock]:
     """The open ones first, then what was answered, newest first."""
     is_open = [q for q in questions if q.status == Question.Status.PENDING]
     closed = [q for q in questions if q.status != Question.Status.PENDING]
-    return [block_of(request, task, q) for q in [*is_open, *reversed(closed)]]
+    return [block_of(viewer, task, q) for q in [*is_open, *reversed(closed)]]
 
 
-def block_of(request: HttpRequest, task: Task, question: Question, form: forms.Form | None = None) -> QuestionBlock:
-    """The block of one question; ``form`` is a bound one, with what was typed and what is wrong with it."""
+def block_of(
+    viewer: Any, task: Task, question: Question, form: forms.Form | None = None, *, longest: int = _PROMPT
+) -> QuestionBlock:
+    """The block of one question; ``form`` is a bound one, with what was typed and what is wrong with it; of the prompt
+    the first ``longest`` characters."""
     secrets = task.secrets
     prompt = masking.mask_values(question.prompt, secrets)
-    why_not = _why_not(request, task, question)
+    why_not = _why_not(viewer, task, question)
     is_open = question.status == Question.Status.PENDING
     if is_open and not why_not and form is None:
         form = unbound(question, secrets)
     return QuestionBlock(
         question=question,
-        prompt=excerpt(prompt, _PROMPT),
+        prompt=excerpt(prompt, longest),
         form=form if is_open and not why_not else None,
         why_not=why_not if is_open else "",
         who=entitlement.described(question) if is_open else "",
@@ -119,16 +122,16 @@ def _answer(question: Question, secrets: list[str]) -> Excerpt:
     return excerpt(masking.mask_values(answer_in_words(question, question.answer), secrets), _PROMPT)
 
 
-def _why_not(request: HttpRequest, task: Task, question: Question) -> str:
+def _why_not(viewer: Any, task: Task, question: Question) -> str:
     if task.ending or task.is_terminal:
         return _("Its task is ending.")
     if question.expires_at is not None and question.expires_at <= task.db_now:
         return _("Its time ran out.")
     try:
-        entitlement.refuse(question, task, request.user)
+        entitlement.refuse(question, task, viewer)
     except NotEntitled as refusal:
         return str(refusal)
-    voter = person_ref(request.user)
+    voter = person_ref(viewer)
     if any(vote.voter_ref == voter for vote in question.votes.all()):
         return _("You have voted; others must, too.")
     return ""

@@ -8,10 +8,10 @@ from django.http import FileResponse, Http404, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.translation import gettext as _
 
-from supervision.admin.texts import whole as whole_text
 from supervision.kernel import files, log, masking
 from supervision.kernel.files import StoredFile
 from supervision.kernel.models import Question, Task
+from supervision.showing.texts import whole as whole_text
 
 Response = TypeVar("Response", bound=HttpResponseBase)
 
