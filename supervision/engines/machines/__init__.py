@@ -16,8 +16,11 @@ from supervision.engines.machines.errors import (
 )
 from supervision.engines.machines.machine import Machine
 from supervision.engines.machines.sending import Event
+from supervision.kernel import leftovers
 
 __all__ = [
     "Event", "EventRefused", "GuardRejected", "InvalidMachine", "InvalidTransition", "Machine", "NotPermitted",
     "ProtectedField", "SubjectMoved", "SubjectNotFound", "Transition",
 ]  # fmt: skip
+
+leftovers.also_in("supervision_machineevent", "payload")  # a history outlives the tasks that knew its files
