@@ -103,7 +103,7 @@ def check_settings(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
 def check_people(app_configs: Apps, **kwargs: Any) -> list[CheckMessage]:
     """The functions that say who sees what can be imported, and the rates of the API can be read."""
     found: list[CheckMessage] = []
-    for name in ("OWNERS", "VISIBLE_TASKS"):
+    for name in ("OWNERS", "SUBJECTS", "VISIBLE_TASKS"):
         try:
             path = getattr(settings, name)
             is_function = not path or callable(import_string(path))

@@ -87,6 +87,8 @@ class Settings:
     """Dotted path of a function ``(user, tasks) -> tasks`` that narrows what each member of the staff sees."""
     OWNERS: str = ""
     """Dotted path of a function ``(user) -> rows``: the organisations whose tasks are the user's as well."""
+    SUBJECTS: str = ""
+    """Dotted path of a function ``(user, machine) -> subjects``: what of a machine a user may read in the API."""
 
     API_READS: str | None = "1200/min"
     """How often one person may read through the API. None: as often as they like."""

@@ -3,7 +3,7 @@
 from django.db import transaction
 from django.urls import path, re_path
 
-from supervision.api import acting, openapi, pointers, talking, tasks
+from supervision.api import acting, machines, openapi, pointers, talking, tasks
 from supervision.api.view import Nothing
 
 app_name = "supervision_api"
@@ -23,6 +23,8 @@ urlpatterns = [
     path("pointers/<str:pk>/", pointers.PointerView.as_view(), name="pointer"),
     path("pointers/<str:pk>/visits/", pointers.VisitsView.as_view(), name="visits"),
     path("pointers/<str:pk>/repoint/", pointers.RepointView.as_view(), name="repoint"),
+    path("machines/<str:machine>/<str:subject>/", machines.StandingView.as_view(), name="standing"),
+    path("machines/<str:machine>/<str:subject>/events/", machines.MachineEventsView.as_view(), name="machine_events"),
     path("schema/", openapi.SchemaView.as_view(), name="schema"),
     path("docs/", openapi.DocsView.as_view(), name="docs"),
     re_path(r"", Nothing.as_view(), name="nothing"),

@@ -34,6 +34,8 @@ _ROWS = 200
 
 _KINDS: Mapping[str, str] = {
     "task": "SELECT * FROM supervision_task WHERE id = ANY (%(ids)s::uuid[]) ORDER BY id",
+    "plan": "SELECT * FROM supervision_plan WHERE task_id = ANY (%(ids)s::uuid[]) ORDER BY task_id",
+    "node": "SELECT * FROM supervision_node WHERE run_id = ANY (%(ids)s::uuid[]) ORDER BY run_id, number",
     "entry": "SELECT * FROM supervision_logentry WHERE task_id = ANY (%(ids)s::uuid[]) ORDER BY task_id, sequence_num",
     "question": "SELECT * FROM supervision_question WHERE task_id = ANY (%(ids)s::uuid[]) ORDER BY id",
     "vote": """SELECT vote.*, question.task_id FROM supervision_vote AS vote
@@ -93,10 +95,15 @@ class Archive:
         secrets: dict[str, list[str]] = {}
         for kind, query in _all_kinds().items():
             for row in _rows(query, task_ids):
-                if kind == "task" and row["sensitive"]:
-                    secrets[row["id"]] = masking.secrets_of(row["arguments"], row["sensitive"])
+                # whose secrets: a node is its run's, and has the task of its child beside it
+                task = row["id"] if kind == "task" else row.get("run_id") or row.get("task_id") or ""
+                own = masking.secrets_of(row["arguments"], row["sensitive"]) if row.get("sensitive") else []
+                handed = secrets.get(row.get("parent_id") or "", [])  # parents have smaller ids, and come first
+                if own or handed:
+                    secrets[task] = sorted({*secrets.get(task, ()), *own, *handed}, key=len, reverse=True)
+                if row.get("sensitive"):
                     row["arguments"] = masking.mask_names(row["arguments"], row["sensitive"])
-                known = secrets.get(row["id"] if kind == "task" else row.get("task_id") or row.get("run_id") or "")
+                known = secrets.get(task)
                 self._write({kind: masking.mask_values(row, known) if known else row})
         self._flush()
         crash.point("archive:before_commit")

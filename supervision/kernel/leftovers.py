@@ -29,6 +29,8 @@ _VALUES = (
     ("supervision_logentry", "task_id", "payload"),
     ("supervision_question", "task_id", "answer"),
     ("supervision_signal", "task_id", "payload"),
+    ("supervision_node", "run_id", "arguments"),
+    ("supervision_node", "run_id", "output"),
 )
 _HAS_FILE = """LIKE '%%"stored_file"%%'"""
 _FOUND = " UNION ALL ".join(

@@ -65,7 +65,7 @@ def test_the_schema_is_for_the_signed_in_and_names_every_route(capsys: pytest.Ca
     schema = caller.get("schema/").json()
     assert schema == json.loads(json.dumps(described("/api/")))
     assert schema["servers"] == [{"url": "/api/"}]
-    assert len(schema["paths"]) == 17
+    assert len(schema["paths"]) == 19
     assert "warning" not in capsys.readouterr().err.lower()
     assert Caller().get("schema/").status_code == 403
     page = caller.get("docs/")
@@ -173,4 +173,4 @@ def test_a_host_with_other_defaults_of_rest_framework_gets_the_same_api(settings
         "DEFAULT_SCHEMA_CLASS": "rest_framework.schemas.openapi.AutoSchema",
     }
     assert Client().get("/api/tasks/").status_code == 403
-    assert len(described("/x/")["paths"]) == 17
+    assert len(described("/x/")["paths"]) == 19

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from supervision.engines import Context, Dag, Failure, Retry, registry
 from supervision.engines import retry as retry_task
 from supervision.errors import Refused
 from supervision.kernel import due, ends, lifecycle, retention, sql
+from supervision.kernel.archive import Archive
 from supervision.kernel.models import Task
 from supervision.kernel.nodes import Node, Plan
 from supervision.testing import answer, run_until_idle, travel
@@ -613,3 +616,21 @@ def test_nodes_leave_and_are_erased_with_their_run() -> None:
     retention.prune(task.pk)
     assert not Node.objects.exists()
     assert not Plan.objects.exists()
+
+
+def test_nodes_are_archived_with_their_run_and_their_secrets_masked(tmp_path: Path) -> None:
+    dag = new(sensitive=("token",))
+
+    @dag.node()
+    def call(task: Context, *, token: str) -> str:
+        return f"used {token}"
+
+    task = dag.start({"token": "canary-7"})
+    run_until_idle()
+    with Archive(tmp_path / "archive") as archive:
+        retention.prune(task.pk, before=archive.add)
+    text = (tmp_path / "archive").read_text()
+    assert "canary" not in text
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert [row["node"]["name"] for row in rows if "node" in row] == ["call"]
+    assert [row["plan"]["total"] for row in rows if "plan" in row] == [1]
