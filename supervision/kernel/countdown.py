@@ -20,11 +20,10 @@ from supervision.kernel.states import Reason, State
 from supervision.kernel.transition import CHANNEL, locked, notify, retried, write
 
 # The node is over, and what waits for its success waits for one less. Progress rides on the run's beat row. Nodes are
-# sought by numbers that stand alone, not by joins: before its first ANALYZE the planner takes a run to have one node,
-# and joined by reading all of them.
+# sought by their numbers alone: the planner takes a run to have a few nodes, and would read all of them.
 _COUNT = """
 WITH child AS MATERIALIZED (
-    SELECT parent_id, substr(parent_step, 6)::int AS number, current_state, failure, watchdog_stop_reason
+    SELECT parent_id, substr(parent_step, 6)::bigint AS number, current_state, failure, watchdog_stop_reason
       FROM supervision_task
      WHERE id = %(task_id)s::uuid AND current_state IN ('completed', 'failed', 'expired', 'cancelled')
 ), ended AS (
@@ -33,15 +32,14 @@ WITH child AS MATERIALIZED (
            failure = COALESCE(NULLIF(child.failure, ''), child.watchdog_stop_reason),
            finished_at = supervision_now_v1()
       FROM child
-     WHERE node.run_id = (SELECT parent_id FROM child) AND node.number = (SELECT number FROM child)
+     WHERE node.number = (SELECT number FROM child)
        AND node.state = 'running'
     RETURNING node.run_id, node.state, node.item, node.dependents
 ), counted AS (
     UPDATE supervision_node AS node
        SET waiting_for = waiting_for - 1,
            is_ready = waiting_for = 1 AND NOT is_driven AND node.state = 'pending'
-     WHERE node.run_id = (SELECT run_id FROM ended)
-       AND node.number = ANY (ARRAY(SELECT unnest(dependents) FROM ended WHERE ended.state = 'succeeded'))
+     WHERE node.number = ANY (ARRAY(SELECT unnest(dependents) FROM ended WHERE ended.state = 'succeeded'))
        AND node.waiting_for > 0 AND node.state IN ('pending', 'running')
     RETURNING node.waiting_for = 0 AND is_driven AS needs_run
 ), plan AS (
@@ -91,7 +89,7 @@ WITH run AS (
     UPDATE supervision_node AS node
        SET state = 'running', is_ready = false, task_id = task.id, started_at = supervision_now_v1()
       FROM task
-     WHERE node.run_id = %(run_id)s::uuid AND node.number = ANY (ARRAY(SELECT substr(parent_step, 6)::int FROM task))
+     WHERE node.number = ANY (ARRAY(SELECT substr(parent_step, 6)::bigint FROM task))
        AND task.parent_step = '{STEP}' || node.number
     RETURNING 1
 ), plan AS (
@@ -211,7 +209,8 @@ INSERT INTO supervision_node (
     item, body, body_version, queue, priority, arguments, sensitive, subject, concurrency_key, root_id, task_id, output,
     failure, started_at, finished_at
 )
-SELECT %(fork)s::uuid, number + 1000000, name, node.state, 0, false, is_driven, after, dependents, "join", required,
+SELECT %(fork)s::uuid, nextval(pg_get_serial_sequence('supervision_node', 'number')), name, node.state, 0, false,
+       is_driven, after, dependents, "join", required,
        kind, map_over, item, node.body, node.body_version, node.queue, node.priority, node.arguments, node.sensitive,
        node.subject, node.concurrency_key, node.root_id, node.task_id,
        COALESCE(node.output, child.result, (
@@ -229,7 +228,7 @@ SELECT %(fork)s::uuid, number + 1000000, name, node.state, 0, false, is_driven, 
 
 def keep(source: Task, fork: Task) -> None:
     """Copies the nodes that have succeeded, with their outputs: the fork doesn't run them again. It has no plan yet:
-    its first drive lays out what the code now says, around them. Their numbers are out of its way."""
+    its first drive lays out what the code now says, around them."""
     sql.run(_KEEP, {"source": str(source.pk), "fork": str(fork.pk)})
 
 

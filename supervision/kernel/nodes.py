@@ -65,13 +65,13 @@ class Plan(models.Model):
 
 
 class Node(models.Model):
-    """One part of a run. ``name`` is unique in its run; so is ``number``, which is above those of what it waits for."""
+    """One part of a run. ``name`` is unique in its run; ``number`` is above those of what it waits for."""
 
-    pk = models.CompositePrimaryKey("run_id", "number")
+    # Alone the key: with the run before it, the planner sought a few nodes by reading all of their run.
+    number = models.BigAutoField(primary_key=True)
     run = models.ForeignKey(
         Task, on_delete=models.DO_NOTHING, related_name="nodes", db_index=False, db_constraint=False
     )
-    number = models.PositiveIntegerField()
     name = models.CharField(_("name"), max_length=300)
     state = models.CharField(_("state"), max_length=10, choices=NodeState.choices, default=NodeState.PENDING)
     waiting_for = models.PositiveIntegerField(default=0)
@@ -80,9 +80,9 @@ class Node(models.Model):
     """Whoever comes next, and finds a free place, starts it."""
     is_driven = models.BooleanField(default=False)
     """Once it waits for nothing, the run itself must be driven: a condition, a map, work of the run's own."""
-    after = ArrayField(models.PositiveIntegerField(), default=list)
+    after = ArrayField(models.BigIntegerField(), default=list)
     """The numbers of the nodes that it waits for,"""
-    dependents = ArrayField(models.PositiveIntegerField(), default=list)
+    dependents = ArrayField(models.BigIntegerField(), default=list)
     """and of those that wait for it."""
     join = models.CharField(max_length=10, default="all")
     required = models.BooleanField(default=True)
@@ -119,7 +119,6 @@ class Node(models.Model):
         ordering = ("run_id", "number")
         default_permissions = ()
         constraints = (
-            # the name first: only the primary key is to begin with the run
             UniqueConstraint(fields=("name", "run"), name="supervision_node_one"),
             CheckConstraint(condition=Q(state__in=NodeState.values), name="supervision_node_state_known"),
             CheckConstraint(
@@ -127,7 +126,10 @@ class Node(models.Model):
             ),
         )
         # none on waiting_for: counting down stays a HOT update
-        indexes = (Index(fields=("run", "number"), condition=Q(is_ready=True), name="supervision_node_ready"),)
+        indexes = (
+            Index(fields=("run", "number"), name="supervision_node_of_run"),
+            Index(fields=("run", "number"), condition=Q(is_ready=True), name="supervision_node_ready"),
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -144,26 +146,36 @@ _OUTPUTS = """
 SELECT node.name, CASE WHEN node.state = 'succeeded' THEN COALESCE(node.output, child.result, (
            SELECT jsonb_agg(COALESCE(part.output, result.result) ORDER BY part.item)
              FROM supervision_node AS part LEFT JOIN supervision_task AS result ON result.id = part.task_id
-            WHERE part.run_id = node.run_id AND part.item IS NOT NULL AND part.dependents[1] = node.number))::text END
+            WHERE node.kind = 'map' AND part.run_id = node.run_id AND part.item IS NOT NULL
+              AND part.dependents[1] = node.number))::text END
   FROM supervision_node AS node LEFT JOIN supervision_task AS child ON child.id = node.task_id
- WHERE node.run_id = %(run_id)s::uuid AND (
-       node.name = ANY (%(names)s::text[])
-    OR node.number = ANY (ARRAY(SELECT unnest(after) FROM supervision_node
-                                 WHERE run_id = %(run_id)s::uuid AND name = %(of)s)))
+ WHERE node.number = ANY (%(numbers)s::bigint[])
  ORDER BY node.number
 """
+_INPUTS = _OUTPUTS.replace(
+    "%(numbers)s::bigint[]",
+    """ARRAY(
+       SELECT unnest(after) FROM supervision_node WHERE run_id = %(run_id)s::uuid AND name = %(name)s)""",
+)
 
 
 def inputs(run_id: UUID | str, name: str) -> dict[str, Any]:
     """The outputs of what that node waits for, by name; None of what has not succeeded."""
-    return _outputs(run_id, of=name)
+    return _values(sql.run(_INPUTS, {"run_id": str(run_id), "name": name}))
 
 
-def outputs(run_id: UUID | str, names: Sequence[str]) -> dict[str, Any]:
-    """The outputs of these nodes, by name; None of what has not succeeded."""
-    return _outputs(run_id, names=names)
+def outputs(numbers: Sequence[int]) -> dict[str, Any]:
+    """The outputs of the nodes of these numbers, by name; None of what has not succeeded."""
+    return _values(sql.run(_OUTPUTS, {"numbers": list(numbers)}))
 
 
-def _outputs(run_id: UUID | str, *, names: Sequence[str] = (), of: str | None = None) -> dict[str, Any]:
-    rows = sql.run(_OUTPUTS, {"run_id": str(run_id), "names": list(names), "of": of})
+_NUMBERS = "SELECT nextval(pg_get_serial_sequence('supervision_node', 'number')) FROM generate_series(1, %(count)s)"
+
+
+def fresh_numbers(count: int) -> list[int]:
+    """So many numbers that no node has, ascending."""
+    return sorted(number for (number,) in sql.run(_NUMBERS, {"count": count}))
+
+
+def _values(rows: list[tuple[Any, ...]]) -> dict[str, Any]:
     return {name: None if text is None else json.loads(text) for name, text in rows}

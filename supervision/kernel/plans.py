@@ -49,12 +49,16 @@ class Settled:
 Judge = Callable[[Sequence[Node], Mapping[int, str]], Judgement]
 
 
+def is_laid_out(task_id: UUID) -> bool:
+    """Whether the run's structure is stored."""
+    return Plan.objects.using(settings.DATABASE).filter(task_id=task_id).exists()
+
+
 @retried
-def lay_out(task_id: UUID | str, lease: int, rows: Sequence[Node], *, max_parallel: int | None) -> bool:
+def lay_out(task_id: UUID | str, lease: int, rows: Sequence[Node], *, max_parallel: int | None) -> None:
     """Stores the run's structure, once: one lease-checked transaction. What a retry has kept stays done.
 
-    Items of mapped nodes that were kept stay, too, until their node is expanded. Returns whether anything was kept.
-    Raises LeaseLost.
+    Items of mapped nodes that were kept stay, too, until their node is expanded. Raises LeaseLost.
     """
     database = settings.DATABASE
     with committing("create"), locked(task_id, lease=lease) as run:
@@ -62,6 +66,7 @@ def lay_out(task_id: UUID | str, lease: int, rows: Sequence[Node], *, max_parall
         whole = {name for name, row in kept.items() if row.item is None}
         Node.objects.using(database).filter(run_id=run.pk, name__in=whole)._raw_delete(database)
         Node.objects.using(database).filter(run_id=run.pk).update(dependents=[])  # until their node is expanded
+        _number(rows)
         for row in rows:
             if row.name in whole:
                 old = kept[row.name]
@@ -75,7 +80,6 @@ def lay_out(task_id: UUID | str, lease: int, rows: Sequence[Node], *, max_parall
         )
         names = [row.name for row in rows[:50]]
         write(run, event="nodes_laid_out", payload={"count": len(rows), "nodes": names, "kept": len(whole)})
-        return bool(kept)
 
 
 @retried
@@ -91,7 +95,7 @@ def settle(task_id: UUID | str, lease: int, judge: Judge, *, decisions: Mapping[
         while True:
             rows = nodes.of(run.pk)
             judgement = judge(rows, refused)
-            _write(run, judgement)
+            _write(judgement)
             rows = [*rows, *judgement.added]
             _count(run, rows)
             countdown.start_ready(run.pk)
@@ -128,27 +132,37 @@ UPDATE supervision_node AS node
                          ELSE COALESCE(node.started_at, supervision_now_v1()) END,
        finished_at = CASE WHEN each.state IN ('succeeded', 'failed', 'skipped')
                           THEN COALESCE(node.finished_at, supervision_now_v1()) END
-  FROM unnest(%(number)s::int[], %(state)s::text[], %(waiting_for)s::int[], %(is_ready)s::bool[],
+  FROM unnest(%(number)s::bigint[], %(state)s::text[], %(waiting_for)s::int[], %(is_ready)s::bool[],
               %(is_driven)s::bool[], %(failure)s::text[], %(output)s::text[])
        AS each(number, state, waiting_for, is_ready, is_driven, failure, output)
- WHERE node.run_id = %(run_id)s::uuid AND node.number = each.number
+ WHERE node.number = each.number
 """
 _COLUMNS = ("number", "state", "waiting_for", "is_ready", "is_driven", "failure")
 _CHILD = ("arguments", "sensitive", "subject", "concurrency_key", "body_version", "dependents", "item")
 """What a node becomes known to start with only when it is ready."""
 
 
-def _write(run: Task, judgement: Judgement) -> None:
+def _write(judgement: Judgement) -> None:
     rows = judgement.changed
     if rows:
         arrays: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in _COLUMNS}
         arrays["output"] = [getattr(row, "new_output", None) for row in rows]
-        sql.run(_CHANGE, {"run_id": str(run.pk), **arrays})
+        sql.run(_CHANGE, arrays)
     for row in rows:
         if getattr(row, "is_filled", False):
             values = {name: getattr(row, name) for name in _CHILD if name in row.__dict__}
-            Node.objects.using(settings.DATABASE).filter(run_id=run.pk, number=row.number).update(**values)
+            Node.objects.using(settings.DATABASE).filter(pk=row.number).update(**values)
+    for row, number in zip(judgement.added, nodes.fresh_numbers(len(judgement.added)), strict=True):
+        row.number = number
     Node.objects.using(settings.DATABASE).bulk_create(judgement.added, batch_size=_BATCH)
+
+
+def _number(rows: Sequence[Node]) -> None:
+    """Gives the nodes, numbered from 1 among themselves, numbers that no other node has."""
+    numbers = dict(enumerate(nodes.fresh_numbers(len(rows)), start=1))
+    for row in rows:
+        row.number = numbers[row.number]
+        row.after, row.dependents = ([numbers[each] for each in column] for column in (row.after, row.dependents))
 
 
 def _count(run: Task, rows: Sequence[Node]) -> None:

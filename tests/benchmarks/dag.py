@@ -4,7 +4,7 @@ through one cluster of two workers, and inline, as steps of the run."""
 import os
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from supervision.engines import start
 from supervision.kernel.models import Task
@@ -34,7 +34,7 @@ def measure() -> Iterator[Figure]:
 def _as_children() -> dict[int, float]:
     """From the first take of the run to its end, by the database's clock; the cluster is warm."""
     with running():
-        return {count: statistics.median(_run(count) for _ in range(TURNS)) for count in COUNTS}
+        return _in_turns(_run)
 
 
 def _run(count: int) -> float:
@@ -48,7 +48,13 @@ def _run(count: int) -> float:
 
 
 def _inline() -> dict[int, float]:
-    return {count: statistics.median(_run_here(count) for _ in range(TURNS)) for count in COUNTS}
+    return _in_turns(_run_here)
+
+
+def _in_turns(run: Callable[[int], float]) -> dict[int, float]:
+    """Few and many by turns: speeds drift."""
+    seconds = [{count: run(count) for count in COUNTS} for _ in range(TURNS)]
+    return {count: statistics.median(turn[count] for turn in seconds) for count in COUNTS}
 
 
 def _run_here(count: int) -> float:

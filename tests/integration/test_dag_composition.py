@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import transaction
 
-from supervision.engines import Context, Dag, Pipeline, Run, State, registry, start
+from supervision.engines import Context, Dag, Event, Machine, Pipeline, Run, State, Transition, registry, start
 from supervision.engines import retry as retry_task
 from supervision.engines.bodies import body
 from supervision.engines.pipelines.models import Pointer
@@ -19,6 +19,7 @@ from supervision.kernel import lifecycle, signals_in
 from supervision.kernel.models import Task
 from supervision.kernel.nodes import Node
 from supervision.testing import answer, run_until_idle, travel
+from tests.integration.machine_work import forgetting
 
 pytestmark = pytest.mark.django_db
 
@@ -215,6 +216,24 @@ def test_a_dag_is_started_in_the_transaction_of_plain_code_or_not_at_all(doubled
     task = order(fails=False)
     run_until_idle()
     assert result(task)["outputs"] == {"show": 2}
+
+
+def test_a_machines_action_starts_a_dag_in_its_transaction(doubled: Dag) -> None:
+    def begin(subject: str, event: Event) -> None:
+        doubled.start({"n": event.payload["n"]}, subject=subject)
+        if event.payload["n"] < 0:
+            raise ValueError("less than nothing")
+
+    with forgetting():
+        orders = Machine(
+            named("machine"), initial="new", transitions=[Transition("new", "PAID", "reported", action=begin)]
+        )
+        with pytest.raises(ValueError, match="less than nothing"):
+            orders.send("order 1", "PAID", payload={"n": -1})
+        assert not Task.objects.filter(body=doubled.name).exists()
+        orders.send("order 1", "PAID", payload={"n": 5})
+    run_until_idle()
+    assert result(Task.objects.get(body=doubled.name, subject="order 1"))["outputs"] == {"show": 10}
 
 
 def test_a_cancelled_run_takes_runs_in_its_nodes_along(training: Pipeline, doubled: Dag) -> None:

@@ -13,8 +13,6 @@ from supervision.kernel.nodes import STEP, Node
 if TYPE_CHECKING:
     from supervision.engines.dags.dag import Dag
 
-KEPT = 1_000_000
-"""Numbers from here on are of what a retry has kept, until it is laid out."""
 INLINE, TASK, FUNCTION = "inline", "task", "function"
 
 

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from supervision.engines.dags.dag import Dag
 
 _PATIENCE = 0.2
-"""How many seconds nodes that have become ready may wait for the inline work that goes on."""
+"""How many seconds nodes that have become ready may wait for the inline work that goes on,"""
+_UNSEEN = 2.0
+"""and how many it may go on without showing its progress."""
 
 
 class DagRun(Context):
@@ -40,12 +42,10 @@ class DagRun(Context):
     def lay_out(self, dag: Dag) -> Sequence[Node]:
         """The nodes as stored; the first drive stores them."""
         with self._kernel():
-            rows = nodes.of(self.id)
-            if not any(row.number < layout.KEPT for row in rows):
+            if not plans.is_laid_out(self.id):
                 fresh = layout.rows(dag, self.id, self._taken.root_id)
                 plans.lay_out(self.id, self._taken.lease, fresh, max_parallel=dag.max_parallel)
-                rows = nodes.of(self.id)
-        return rows
+            return nodes.of(self.id)
 
     def enter(self, node: str) -> None:
         """Observes what was requested, before anything is done for the node."""
@@ -83,9 +83,9 @@ class DagRun(Context):
         with self._kernel():
             return nodes.inputs(self.id, node)
 
-    def outputs(self, names: Sequence[str]) -> dict[str, Any]:
+    def outputs(self, numbers: Sequence[int]) -> dict[str, Any]:
         with self._kernel():
-            return nodes.outputs(self.id, names)
+            return nodes.outputs(numbers)
 
     def said(self, error: Exception) -> str:
         """An error of the author's code as one line; one of a database that went away ends the drive instead."""
@@ -148,7 +148,7 @@ class _Drive:
         """What waits for the run alone, node by node; what becomes ready to be a child doesn't wait long for it."""
         began = time.monotonic()
         while (node := self._board.work()) is not None:
-            if self._board.has_startable and time.monotonic() - began > _PATIENCE:
+            if time.monotonic() - began > (_PATIENCE if self._board.has_startable else _UNSEEN):
                 return
             self._run.enter(node.name)
             decision = self._decide(node)
@@ -225,7 +225,7 @@ class _Drive:
         bad = [(row.name, row.failure) for row in whole if row.state == "failed" and row.required]
         if bad:
             raise NodesFailed(bad, succeeded=len(named["succeeded"]), skipped=named["skipped"])
-        last = [row.name for row in whole if not row.dependents and row.state == "succeeded"]
+        last = [row.number for row in whole if not row.dependents and row.state == "succeeded"]
         result = {**named, "outputs": self._run.outputs(last)}
         try:
             storable.encode(result, place="result", limit="MAX_RESULT_BYTES")
