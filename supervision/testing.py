@@ -26,7 +26,7 @@ from supervision.engines.registry import Body
 from supervision.kernel import due, questions
 from supervision.kernel.models import Question, Task
 from supervision.worker.drive import drive_one
-from supervision.worker.tick import adopt, tick
+from supervision.worker.tick import ADOPT_BATCH, adopt, tick
 
 _MANY = 10_000
 
@@ -34,7 +34,9 @@ _MANY = 10_000
 def run_until_idle(*, limit: int = _MANY) -> int:
     """Ticks and drives, in this process, until nothing is due; the number of drives. Raises after ``limit`` of them."""
     drives = 0
-    adopt()
+    for _ in range(_MANY):
+        if adopt() < ADOPT_BATCH:
+            break
     while True:
         tick()
         offers = due.offer(100, queues=None, bodies=registry.drivable(), version_grace=timedelta(0))

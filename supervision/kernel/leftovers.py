@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from django.core.files.storage import default_storage
@@ -70,13 +71,19 @@ class Found:
     lineage: list[UUID] = field(default_factory=list)
 
 
-def found(task_ids: Sequence[UUID]) -> Found:
-    """The stored files that the rows of these tasks refer to. Forged references are left out."""
+def among(values: Iterable[Any]) -> Found:
+    """The stored files that these values refer to. Forged references are left out."""
     stored = Found()
-    for (text,) in sql.run(_FOUND, {"ids": list(task_ids)}):
-        for file in files.found_in(json.loads(text)):
+    for value in values:
+        for file in files.found_in(value):
             if folder := re.match(_FOLDER, file.path):
                 stored.files[folder[0]] = file
+    return stored
+
+
+def found(task_ids: Sequence[UUID]) -> Found:
+    """The stored files that the rows of these tasks refer to. Forged references are left out."""
+    stored = among(json.loads(text) for (text,) in sql.run(_FOUND, {"ids": list(task_ids)}))
     if stored.files:
         stored.lineage = [row[0] for row in sql.run(_LINEAGE, {"ids": list(task_ids)})]
     return stored

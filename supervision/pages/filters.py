@@ -39,6 +39,9 @@ class TaskFilter(django_filters.FilterSet):  # type: ignore[misc]
     subject = django_filters.CharFilter(label=_("About (its beginning)"), method="by_subject", max_length=200)
     since = django_filters.DateFilter(label=_("Created from"), method="from_day", widget=_DATE)
     until = django_filters.DateFilter(label=_("Created until"), method="until_day", widget=_DATE)
+    parts = django_filters.ChoiceFilter(
+        label=_("Parts of other work"), method="by_parts", empty_label=_("only if needed"), choices=[("all", _("all"))]
+    )
     whose = django_filters.ChoiceFilter(
         label=_("Whose"), method="by_owner", empty_label=_("mine"), choices=[("all", _("everybody’s"))]
     )
@@ -56,10 +59,14 @@ class TaskFilter(django_filters.FilterSet):  # type: ignore[misc]
         self.filters["body"].extra["choices"] = sorted((name, body_label(name)) for name in set(newest))
 
     def found(self) -> Any:
-        """The tasks, newest first; none while the form has errors."""
+        """The tasks, newest first, without parts of others unless something is needed of them; none while the form has
+        errors."""
         if not self.form.is_valid():
             return self.queryset.none()
-        found = self.qs if self.form.cleaned_data.get("whose") else self.qs.filter(ownership.theirs(self._user))
+        chosen = self.form.cleaned_data
+        found = self.qs if chosen.get("whose") else self.qs.filter(ownership.theirs(self._user))
+        if not chosen.get("parts") and not chosen.get("needs"):
+            found = found.filter(parent=None)
         return found.order_by("-pk")
 
     def by_need(self, tasks: TaskQuerySet, name: str, value: str) -> TaskQuerySet:
@@ -75,6 +82,9 @@ class TaskFilter(django_filters.FilterSet):  # type: ignore[misc]
         folded = sight.readable(self._user).exclude(subject="").alias(_folded=Collate(Upper("subject"), "C"))
         found = folded.filter(_folded__startswith=value.upper()).order_by("_folded")
         return tasks.filter(pk__in=found.values("pk")[:_FOUND])
+
+    def by_parts(self, tasks: TaskQuerySet, name: str, value: str) -> TaskQuerySet:
+        return tasks  # see found()
 
     def by_owner(self, tasks: TaskQuerySet, name: str, value: str) -> TaskQuerySet:
         return tasks  # see found()

@@ -21,7 +21,7 @@ from supervision.kernel.identity import host_identity
 from supervision.worker import slots
 from supervision.worker.presence import Presence
 from supervision.worker.scheduling import start_due
-from supervision.worker.tick import adopt, tick
+from supervision.worker.tick import ADOPT_BATCH, adopt, tick
 from supervision.worker.trouble import Trouble
 
 logger = logging.getLogger(__name__)
@@ -131,6 +131,8 @@ class Housekeeping(threading.Thread):
             scheduler(broker=self._broker)
 
     def _adopt(self) -> None:
+        """Once a minute; while there is much of it, a portion after each tick."""
         if time.monotonic() >= self._adopt_at:
             self._adopt_at = time.monotonic() + self.ADOPT_SECONDS
-            adopt()
+            if adopt() >= ADOPT_BATCH:
+                self._adopt_at = time.monotonic()

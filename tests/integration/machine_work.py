@@ -55,6 +55,16 @@ class Key(models.Model):
         app_label = "machine_tests"
 
 
+class Dated(models.Model):
+    """A key whose text isn't one."""
+
+    day = models.DateTimeField(primary_key=True)
+    state = models.CharField(max_length=20, default="new")
+
+    class Meta:
+        app_label = "machine_tests"
+
+
 class Abstract(models.Model):
     state = models.CharField(max_length=20, default="new")
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum, StrEnum
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
+from django.core.files.base import ContentFile
 from django.db import IntegrityError, InternalError, connection, transaction
-from django.test import override_settings
+from django.test import TestCase, override_settings
 
 from supervision.engines import GuardRejected, InvalidTransition, Machine, Transition, body, registry, start
 from supervision.engines.machines import (
@@ -25,8 +27,10 @@ from supervision.engines.machines import (
 from supervision.engines.machines.errors import Tangled, WrongDatabase
 from supervision.engines.machines.models import MachineEvent, Standing
 from supervision.errors import NotStorable, TooLarge, WrongIsolation
+from supervision.kernel import ends, files, retention
 from supervision.kernel.models import ERASED, Task
 from supervision.signals import machine_moved
+from tests.integration import rows
 from tests.integration.admin_work import person
 from tests.integration.machine_work import Key, Seen, Ticket, Urgent, assert_sound, forgetting, path, tables
 
@@ -369,7 +373,7 @@ def test_keys_of_any_kind() -> None:
 
 
 def test_what_a_field_must_be_is_said_where_the_machine_is_written() -> None:
-    from tests.integration.machine_work import Abstract, Odd
+    from tests.integration.machine_work import Abstract, Dated, Odd
 
     def fault(model: Any, field: Any, **options: Any) -> str:
         with pytest.raises(InvalidMachine) as refused:
@@ -388,6 +392,7 @@ def test_what_a_field_must_be_is_said_where_the_machine_is_written() -> None:
     ]
     assert "no initial state" in fault(Odd, "bare")
     assert "is abstract" in fault(Abstract, "state")
+    assert "the primary key of machine_tests.Dated must be a number, a text or a UUID" in fault(Dated, "state")
     assert "is a field of machine_tests.Ticket" in fault(Urgent, "state")
     assert "model must be a Django model" in fault("app.Model", "state", initial="new")
     for name in ("nothing", "pk", "state__in", "other__state", "id) OR 1=1 --", "", 7, "key"):
@@ -443,6 +448,24 @@ def test_a_history_may_leave_whole() -> None:
     with pytest.raises(SubjectNotFound):
         histories.prune("ticket", str(row.pk))
     assert tickets.send(row, "CLOSE").sequence_num == 1
+
+
+@pytest.mark.parametrize("door", [histories.erase, histories.prune])
+def test_files_of_a_history_leave_with_it_and_not_before(door: Any, tmp_path: Path) -> None:
+    tickets, row = simple(), Ticket.objects.create()
+    with override_settings(MEDIA_ROOT=tmp_path):
+        kept, lost = (files.store(ContentFile(b"x", name)) for name in ("kept.txt", "lost.txt"))
+        task = rows.running(arguments={"document": lost.reference})
+        tickets.send(row, "OPEN", payload={"documents": [kept.reference, lost.reference]})
+        tickets.send(Ticket.objects.create(), "OPEN", payload=kept.reference)
+        ends.complete(task.pk, task.lease)
+        with TestCase.captureOnCommitCallbacks(execute=True):
+            retention.prune(task.pk)
+        assert (tmp_path / lost.path).exists(), "the history knows it still"
+        with TestCase.captureOnCommitCallbacks(execute=True):
+            door("ticket", str(row.pk))
+    assert not (tmp_path / lost.path).exists()
+    assert (tmp_path / kept.path).exists(), "the other row's history knows it"
 
 
 def test_a_history_comes_in_pages() -> None:

@@ -537,6 +537,19 @@ def test_children_are_shown_to_their_owner(ann: User) -> None:
     assert Question.objects.filter(task__in=children).count() == 2
 
 
+def test_the_list_has_parts_of_other_work_only_where_something_is_needed_of_them_or_they_are_asked_for(
+    ann: User,
+) -> None:
+    task = start("own.family", owner=ann)
+    run_until_idle()
+    child = Task.objects.filter(parent=task)[0]
+    seen = {
+        query: signed_in(ann).get(f"/work/{query}").content.decode() for query in ("", "?needs=answer", "?parts=all")
+    }
+    assert {query for query, page in seen.items() if page_of(child) in page} == {"?needs=answer", "?parts=all"}
+    assert {query for query, page in seen.items() if page_of(task) in page} == {"", "?parts=all"}
+
+
 def test_reading_changes_nothing(ann: User) -> None:
     task = asked(ann)
     client = signed_in(ann)

@@ -23,4 +23,4 @@ __all__ = [
     "ProtectedField", "SubjectMoved", "SubjectNotFound", "Transition",
 ]  # fmt: skip
 
-leftovers.also_in("supervision_machineevent", "payload")  # a history outlives the tasks that its events started
+leftovers.also_in("supervision_machineevent", "payload")  # a history outlives the tasks that knew its files

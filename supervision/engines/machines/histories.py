@@ -13,6 +13,7 @@ from supervision.conf import settings
 from supervision.engines.machines.errors import SubjectNotFound
 from supervision.engines.machines.machine import Machine
 from supervision.engines.machines.models import MachineEvent, Standing, Timer
+from supervision.kernel import leftovers
 from supervision.kernel.clock import Now
 from supervision.kernel.models import ERASED
 from supervision.kernel.transition import committing
@@ -68,10 +69,12 @@ def prune(machine: str, subject: str) -> int:
     time has passed for which you must keep their trail: a row that is there begins a new one with its next event."""
     with committing("prune_history"):
         standing = _locked(machine, subject)
+        stored = _files(standing)
         Standing.objects.using(settings.DATABASE).filter(pk=standing.pk).update(is_leaving=True)
         _raw_delete(Timer.objects, standing)
         _raw_delete(MachineEvent.objects, standing)
         Standing.objects.using(settings.DATABASE).filter(pk=standing.pk)._raw_delete(settings.DATABASE)
+        leftovers.remove(stored)
     return standing.generation
 
 
@@ -79,10 +82,18 @@ def erase(machine: str, subject: str) -> None:
     """Replaces payloads and notes of a history by a marker. What happened, when, and who sent it stays."""
     with committing("erase_history"):
         standing = _locked(machine, subject)
+        stored = _files(standing)
         Standing.objects.using(settings.DATABASE).filter(pk=standing.pk).update(erased_at=Now())
         entries = MachineEvent.objects.using(settings.DATABASE).filter(standing=standing)
         entries.filter(payload__isnull=False).update(payload=ERASED)
         entries.exclude(note="").update(note=ERASED_TEXT)
+        leftovers.remove(stored)
+
+
+def _files(standing: Standing) -> leftovers.Found:
+    """What its payloads refer to: removed with them, unless another row knows it."""
+    entries = MachineEvent.objects.using(settings.DATABASE).filter(standing=standing, payload__isnull=False)
+    return leftovers.among(entries.values_list("payload", flat=True).iterator())
 
 
 def _locked(machine: str, subject: str) -> Standing:

@@ -135,6 +135,14 @@ def field_of(model: type[models.Model], name: str) -> models.Field[Any, Any] | N
     return field if isinstance(field, models.Field) and field.concrete else None
 
 
+def _key_of(model: type[models.Model]) -> Any:
+    """The field that the primary key is in the end: a child's, or one that is a relation, is another row's."""
+    key: Any = model._meta.pk
+    while getattr(key, "remote_field", None) is not None:
+        key = key.target_field
+    return key
+
+
 def field_faults(model: Any, name: Any) -> Iterator[str]:
     """Why no machine can move that field."""
     if not isinstance(model, type) or not issubclass(model, models.Model):
@@ -144,8 +152,8 @@ def field_faults(model: Any, name: Any) -> Iterator[str]:
     if model._meta.abstract:
         yield f"{label} is abstract and has no rows: give each of its children a machine of its own"
         return
-    if not isinstance(model._meta.pk, models.Field) or getattr(model._meta, "is_composite_pk", False):
-        yield f"{label} has a composite primary key; a subject is known by one value"
+    if not isinstance(_key_of(model), models.IntegerField | models.UUIDField | CharField | TextField):
+        yield f"the primary key of {label} must be a number, a text or a UUID, for the history knows the row by it"
         return
     field = field_of(model, name) if isinstance(name, str) else None
     if field is None:
