@@ -1,18 +1,27 @@
 """Real clusters and the clock: each run once, whoever of them looks, and whoever is killed."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import pytest
 
+from supervision.engines import body, registry
 from supervision.kernel import clock
 from supervision.kernel.models import Task
 from supervision.worker.schedules import SupervisedSchedule, schedule
-from tests.bodies import supervised  # noqa: F401 - registers them here too
 from tests.processes import StartCluster, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.django_db(transaction=True)]
 
 SCHEDULES, TIMES = 12, 20
+
+
+@pytest.fixture(autouse=True)
+def _body() -> Iterator[None]:
+    """The body that the clusters have, for this process: a schedule of one that it doesn't know is refused."""
+    body("noop")(lambda task: None)
+    yield
+    registry.unregister("noop")
 
 
 def test_two_clusters_and_a_kill_start_each_run_of_each_schedule_once(start_cluster: StartCluster) -> None:
