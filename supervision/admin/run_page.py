@@ -11,9 +11,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from supervision import diagrams, wording
+from supervision.admin import pictures
 from supervision.admin.access import visible_tasks
 from supervision.engines.dags.picture import graph_of_run, taken
-from supervision.errors import SupervisionError
 from supervision.kernel import masking, nodes
 from supervision.kernel.models import Task
 from supervision.kernel.nodes import Node, NodeState, Plan
@@ -62,15 +62,7 @@ def picture(task: Task) -> HttpResponse:
     rows = nodes.of(task.pk)
     if not 0 < sum(row.item is None for row in rows) <= DRAWN:
         raise Http404(_("There is no picture of this task."))
-    try:
-        svg = diagrams.render(_graph(task, rows), "svg")
-    except SupervisionError as error:
-        raise Http404(str(error)) from None
-    response = HttpResponse(svg, content_type="image/svg+xml")
-    response["X-Content-Type-Options"] = "nosniff"
-    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
-    response["Cache-Control"] = "private, no-cache"
-    return response
+    return pictures.picture(partial(_graph, task, rows))
 
 
 def _graph(task: Task, rows: list[Node]) -> diagrams.Graph:
