@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import CheckConstraint, Index, Q, UniqueConstraint
 from django.utils.translation import gettext_lazy as _
 
 from supervision.conf import settings
 from supervision.kernel import sql
+from supervision.kernel.fields import Numbers
 from supervision.kernel.models import Task
 
 STEP = "node:"
@@ -80,9 +80,9 @@ class Node(models.Model):
     """Whoever comes next, and finds a free place, starts it."""
     is_driven = models.BooleanField(default=False)
     """Once it waits for nothing, the run itself must be driven: a condition, a map, work of the run's own."""
-    after = ArrayField(models.BigIntegerField(), default=list)
+    after = Numbers(default=list)
     """The numbers of the nodes that it waits for,"""
-    dependents = ArrayField(models.BigIntegerField(), default=list)
+    dependents = Numbers(default=list)
     """and of those that wait for it."""
     join = models.CharField(max_length=10, default="all")
     required = models.BooleanField(default=True)

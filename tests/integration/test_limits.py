@@ -284,7 +284,7 @@ def test_waiting_owners_share_the_slots_and_nobody_starves(django_user_model: An
             order.append((woken.owner, woken.priority))
     assert len(order) == 81
     shares = Counter(owner for owner, _priority in order[:30])
-    assert shares[few] >= 7, "a third would be its part by numbers; by shares it is half"
+    assert shares[few] >= 4, "by shares it is about half; in the order of their coming it would be none"
 
 
 def test_nothing_starves_among_three_priorities_and_two_owners(django_user_model: Any) -> None:

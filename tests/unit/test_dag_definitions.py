@@ -123,7 +123,7 @@ def test_the_runs_arguments_are_what_the_first_nodes_take(dag: Dag) -> None:
     assert body.parameters == ["day", "limit"]
     assert body.form is not None
     assert list(body.form.base_fields) == ["day", "limit"]
-    with pytest.raises(InvalidArguments, match="missing a required argument: 'day'"):
+    with pytest.raises(InvalidArguments, match=r"missing a required .*argument: 'day'"):
         dag.start({"limit": 4})
     with pytest.raises(InvalidArguments, match="unknown: night"):
         dag.start({"day": "x", "night": 1})
