@@ -20,9 +20,10 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
 
 
 def is_drawn(page: Page) -> bool:
-    """Whether the picture has arrived."""
-    page.wait_for_function("document.querySelector('.sv-picture')?.complete")
-    return bool(page.evaluate("document.querySelector('.sv-picture').naturalWidth > 0"))
+    """Whether the picture has arrived, which is waited for."""
+    picture = page.locator(".sv-picture")
+    picture.wait_for()
+    return bool(picture.evaluate("picture => picture.decode().then(() => picture.naturalWidth > 0)"))
 
 
 def test_the_nightly_report_asks_in_one_branch_and_ends_under_the_eyes_of_its_reader(
