@@ -9,6 +9,8 @@ import pytest
 from django.conf import settings as django_settings
 from django.core.checks import run_checks
 from django.db import connection, connections
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 
 from supervision import checks
@@ -121,6 +123,14 @@ def test_a_trigger_that_is_missing_or_disabled_is_named(trigger: str) -> None:
         table = cursor.fetchone()[0]
         cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER {trigger}")
     assert fired(databases=["default"]) == {"supervision.E009"}
+
+
+def test_triggers_that_a_migration_is_about_to_make_keep_nobody_from_migrating() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TRIGGER supervision_task_tell_watchers ON supervision_task")
+    assert fired(databases=["default"]) == {"supervision.E009"}
+    MigrationRecorder(connection).record_unapplied(*MigrationLoader(connection).graph.leaf_nodes("supervision")[0])
+    assert fired(databases=["default"]) == set()
 
 
 def test_every_trigger_of_the_migrations_is_watched() -> None:
