@@ -48,7 +48,8 @@ _DUE = """
 
 # Each lane and priority is visited on its own: ordered over all at once the index would be read through every sleeper.
 # What is due there is looked at in samples: at its oldest, and where a coin lands in each half, quarter, eighth... of
-# the time since then. So owners are found who came behind another's ten thousand, without reading through those.
+# the time since then. So owners are found who came behind another's ten thousand, without reading through those. Only
+# the first reads on through what this process doesn't know, until it finds something.
 # Candidates are found without locks; the few that are taken are locked, and judged again, by id. By arrays of ids: a
 # join was planned as a loop over all that is due.
 _OFFER = f"""
@@ -66,17 +67,18 @@ _OFFER = f"""
      WHERE NOT EXISTS (SELECT 1 FROM supervision_hold
                         WHERE released_at IS NULL AND kind = 'queue' AND name = lane.queue)
 ), sample AS (
-    SELECT queue, priority, wake_at, %(limit)s + 16 AS size FROM oldest
+    SELECT queue, priority, wake_at, %(limit)s + 16 AS size, NULL::bigint AS read FROM oldest
     UNION ALL
-    SELECT queue, priority, wake_at + (supervision_now_v1() - wake_at) * power(0.5, step - random()), %(limit)s + 1
+    SELECT queue, priority, wake_at + (supervision_now_v1() - wake_at) * power(0.5, step - random()), %(limit)s + 1, 100
       FROM oldest CROSS JOIN generate_series(1, 12) AS halved(step)
 ), found AS (
     SELECT DISTINCT due.id, due.queue, due.priority, due.owner_ref, due.wake_at
       FROM sample CROSS JOIN LATERAL (
         SELECT id, task.queue, task.priority, owner_ref, wake_at
-          FROM supervision_task AS task
-         WHERE task.queue = sample.queue AND task.priority = sample.priority AND wake_at >= sample.wake_at AND {_DUE}
-           AND EXISTS (SELECT 1 FROM known WHERE known.body = task.body AND (
+          FROM (SELECT * FROM supervision_task
+                 WHERE queue = sample.queue AND priority = sample.priority AND wake_at >= sample.wake_at AND {_DUE}
+                 ORDER BY wake_at LIMIT sample.read) AS task
+         WHERE EXISTS (SELECT 1 FROM known WHERE known.body = task.body AND (
                    task.body_version = known.version
                 OR task.body_version < known.version
                    AND task.wake_at <= supervision_now_v1() - %(grace)s::interval
