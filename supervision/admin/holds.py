@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy
 
 from supervision.admin.access import may
 from supervision.admin.actions import LONGEST_NOTE, note_in
+from supervision.admin.closed import ClosedAdmin
 from supervision.conf import settings
 from supervision.engines import registry
 from supervision.errors import SupervisionError
@@ -48,7 +49,7 @@ class HoldForm(forms.Form):
         ]
 
 
-class HoldAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class HoldAdmin(ClosedAdmin):
     """One page: what stands, with its release; what stood; and the form to hold something."""
 
     actions = None
@@ -118,27 +119,12 @@ class HoldAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Hold | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Hold | None = None) -> bool:
-        return False
-
-    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None) -> Any:
-        raise PermissionDenied
-
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> Any:
         if not self.has_view_permission(request):
             raise PermissionDenied
         raise Http404
-
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
-        raise PermissionDenied
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
         raise PermissionDenied

@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy
 from supervision import diagrams, wording
 from supervision.admin import pointer_page, repointing
 from supervision.admin.access import may, pointer_or_refuse, visible_pointers
+from supervision.admin.closed import ClosedAdmin, row_number
 from supervision.admin.paging import CappedPaginator, shown_count
 from supervision.admin.pictures import picture
 from supervision.admin.pointer_filters import PipelineFilter, StateFilter, StuckFilter
@@ -27,7 +28,7 @@ from supervision.showing.tasks import body_label, moment, shortened
 from supervision.signs import sign
 
 
-class PointerAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class PointerAdmin(ClosedAdmin):
     """Where every subject stands. Nothing is written but by re-pointing; the stock forms are closed."""
 
     actions = [repointing.repoint_chosen]
@@ -108,7 +109,7 @@ class PointerAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """The pointer's page: reading only."""
-        pointer = pointer_or_refuse(request.user, _number(object_id))
+        pointer = pointer_or_refuse(request.user, row_number(object_id))
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
         return pointer_page.page(self, request, pointer)
@@ -166,31 +167,11 @@ class PointerAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_repoint_permission(self, request: HttpRequest) -> bool:
         return may(request.user, "repoint_pointer")
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Pointer | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Pointer | None = None) -> bool:
-        return False
-
-    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None) -> Any:
-        raise PermissionDenied
-
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
-        raise PermissionDenied
-
     def history_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
         """The visits are the history."""
-        pointer = pointer_or_refuse(request.user, _number(object_id))
+        pointer = pointer_or_refuse(request.user, row_number(object_id))
         return HttpResponseRedirect(reverse("admin:supervision_pointer_change", args=[pointer.pk]) + "#sv-visits")
 
 
 def _picture(name: str, counts: dict[str, int], current: str = "") -> HttpResponse:
     return picture(lambda: graph_of(pipeline.get(name), counts=counts, current=current))
-
-
-def _number(raw: str) -> int:
-    """The key of an address; one that can't be is one that isn't there."""
-    return int(raw) if raw.isascii() and raw.isdecimal() and len(raw) < 19 else 0

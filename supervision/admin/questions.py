@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy
 
 from supervision.admin import answering
 from supervision.admin.access import may, visible_questions
+from supervision.admin.closed import ClosedAdmin
 from supervision.admin.filters import AskingBody
 from supervision.admin.paging import CappedPaginator
 from supervision.conf import settings
@@ -56,7 +57,7 @@ class Waiting(admin.SimpleListFilter):
         return pending if value == "all" else entitlement.answerable(pending, request.user)
 
 
-class QuestionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class QuestionAdmin(ClosedAdmin):
     """Questions: oldest first. Answered through the kernel's verb, which judges who may."""
 
     list_filter = (Waiting, AskingBody)
@@ -156,15 +157,6 @@ class QuestionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_module_permission(self, request: HttpRequest) -> bool:
         return request.user.is_active and self.has_view_permission(request)
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Question | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Question | None = None) -> bool:
-        return False
-
     # --- one question
 
     def get_urls(self) -> list[URLPattern]:
@@ -183,12 +175,6 @@ class QuestionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def whole_view(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         return downloads.whole_prompt(self._question(request, str(pk)))
-
-    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None) -> Any:
-        raise PermissionDenied
-
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
-        raise PermissionDenied
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
         raise PermissionDenied

@@ -20,6 +20,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from supervision import diagrams
 from supervision.admin import machine_events
 from supervision.admin.access import may, standing_or_refuse, visible_standings
+from supervision.admin.closed import ClosedAdmin, row_number
 from supervision.admin.machine_events import BEFORE, Place
 from supervision.admin.machines import STYLES
 from supervision.admin.paging import CappedPaginator, shown_count
@@ -46,7 +47,7 @@ class MachineFilter(admin.SimpleListFilter):
         return standings if self.value() is None else standings.filter(machine=self.value())
 
 
-class StandingAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class StandingAdmin(ClosedAdmin):
     """Where every subject stands. The stock forms are closed."""
 
     list_display = ("subject_and_machine", "state_in_words", "event_count", "since_when")
@@ -114,7 +115,7 @@ class StandingAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """The subject's page: its history; of a pointer the buttons, too."""
-        standing = standing_or_refuse(request.user, _number(object_id))
+        standing = standing_or_refuse(request.user, row_number(object_id))
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
         machine = registered.machines().get(standing.machine)
@@ -152,7 +153,7 @@ class StandingAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def _history(self, request: HttpRequest, machine: Machine | None, standing: Standing) -> dict[str, Any]:
         before = request.GET.get(BEFORE, "")
-        found = histories.page(standing.machine, standing.subject, before=_number(before) or None)
+        found = histories.page(standing.machine, standing.subject, before=row_number(before) or None)
         events = machine_events.shown(machine, found.events)
         return {
             "events": events, "total": found.total_count, "now": standing.db_now, "is_newest": not before,
@@ -196,21 +197,6 @@ class StandingAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_view_permission(self, request: HttpRequest, obj: Standing | None = None) -> bool:
         return may(request.user, "view_standing")
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Standing | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Standing | None = None) -> bool:
-        return False
-
-    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None) -> Any:
-        raise PermissionDenied
-
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
-        raise PermissionDenied
-
     def history_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
         """The page is the history."""
         return self.change_view(request, object_id)
@@ -226,8 +212,3 @@ def _row_page(request: HttpRequest, site: admin.AdminSite, machine: Machine | No
     if row is None or not owner.has_view_permission(request, row):
         return ""
     return reverse(f"{site.name}:{model._meta.app_label}_{model._meta.model_name}_change", args=[row.pk])
-
-
-def _number(raw: str) -> int:
-    """The key of an address; one that can't be is one that isn't there."""
-    return int(raw) if raw.isascii() and raw.isdecimal() and len(raw) < 19 else 0

@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy
 
 from supervision.admin import actions, create, run_page, signalling, task_page
 from supervision.admin.access import may, task_or_refuse, visible_tasks
+from supervision.admin.closed import ClosedAdmin
 from supervision.admin.columns import Columns
 from supervision.admin.created import CreatedFilter
 from supervision.admin.filters import Attention, BodyFilter, QueueFilter, ReasonFilter, StateFilter
@@ -29,7 +30,7 @@ _WIDE = ("arguments", "sensitive", "locked_decisions", "result")
 """Columns that a list doesn't read."""
 
 
-class TaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class TaskAdmin(ClosedAdmin):
     """Tasks: a list to find them, a page to understand one, verbs to act on them. The stock forms are closed."""
 
     actions = actions.list_actions()
@@ -86,12 +87,6 @@ class TaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return may(request.user, "add_task")
-
-    def has_change_permission(self, request: HttpRequest, obj: Task | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Task | None = None) -> bool:
-        return False
 
     def has_pause_permission(self, request: HttpRequest) -> bool:
         return may(request.user, "pause_task")
@@ -161,10 +156,6 @@ class TaskAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         if not self.has_add_permission(request):
             raise PermissionDenied
         return create.view(self, request)
-
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
-        """Tasks are pruned whole, by retention, and not here."""
-        raise PermissionDenied
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
         """The log is the history."""
