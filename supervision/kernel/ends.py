@@ -11,7 +11,7 @@ from supervision.conf import settings
 from supervision.kernel import countdown, crash, notices, sql, storable
 from supervision.kernel.models import Question, Task
 from supervision.kernel.states import DEAD_LETTER_REASONS, Reason, State, first_word
-from supervision.kernel.transition import CHANNEL, LOCK, announce, committing, is_heard, locked, retried, write
+from supervision.kernel.transition import CHANNEL, LOCK, announce_written, committing, locked, retried, write
 
 EVENTS = {
     State.COMPLETED: "task_completed",
@@ -130,7 +130,7 @@ _COMPLETE_CHILD = _COMPLETE.format(
     RETURNING pg_notify('{CHANNEL}', '')
 )
 SELECT task.id, task.body, task.log_length, task.generation,
-       parent.id, parent.body, parent.log_length, parent.generation, parent.lease
+       parent.id, parent.body, parent.lease, parent.generation, parent.log_length
   FROM task LEFT JOIN parent ON parent.children_awaited = 0""",  # noqa: S608 - the channel is a constant
 )
 
@@ -158,14 +158,9 @@ def complete(
         return
     crash.point("complete:after_commit")
     pk, body, length, generation, *parent = rows[0]
-    if is_heard(EVENTS[State.COMPLETED]):
-        ended = {"current_state": State.COMPLETED, "generation": generation, "lease": lease, "log_length": length}
-        announce(Task(pk=pk, body=body, **ended), EVENTS[State.COMPLETED])
-    if any(parent) and is_heard("children_ended"):
-        pk, body, length, generation, parent_lease = parent
-        waits = {"current_state": State.PARKED, "watchdog_stop_reason": Reason.AWAITING_CHILDREN.value}
-        stands = {"generation": generation, "lease": parent_lease, "log_length": length}
-        announce(Task(pk=pk, body=body, **waits, **stands), "children_ended")
+    announce_written(EVENTS[State.COMPLETED], [(pk, body, lease, generation, length)], state=State.COMPLETED)
+    if any(parent):
+        announce_written("children_ended", [parent], state=State.PARKED, reason=Reason.AWAITING_CHILDREN)
 
 
 def _complete(task_id: UUID | str, lease: int, result: Any) -> None:

@@ -18,10 +18,9 @@ from supervision.kernel import crash, limits, sql, storable
 from supervision.kernel.branches import Branch
 from supervision.kernel.identity import Worker, host_identity
 from supervision.kernel.limits import Limit
-from supervision.kernel.models import Task
 from supervision.kernel.reaping import reap, reap_process
 from supervision.kernel.states import Reason, State
-from supervision.kernel.transition import announce, committing, is_heard, locked, refuse_isolation, retried, write
+from supervision.kernel.transition import announce_written, committing, locked, refuse_isolation, retried, write
 
 __all__ = ["Requests", "Taken", "Worker", "beat", "checkpoint", "host_identity", "park", "reap", "reap_process",
            "record_in_transaction", "take"]  # fmt: skip
@@ -158,17 +157,11 @@ def take(
     for (level,) in levels:
         refuse_isolation(level)
     crash.point("take:after_commit")
-    limits.announce_all("task_parked", parked)
+    announce_written("task_parked", parked, state=State.PARKED, reason=Reason.AWAITING_SLOT)
     if not rows:
         return None
     row = rows[0]
-    if is_heard("task_taken"):
-        announce(
-            Task(
-                pk=row[0], body=row[2], current_state=State.RUNNING, generation=row[14], lease=row[1], log_length=row[7]
-            ),
-            "task_taken",
-        )
+    announce_written("task_taken", [(row[0], row[2], row[1], row[14], row[7])], state=State.RUNNING)
     return Taken(
         task_id=row[0], lease=row[1], body=row[2], body_version=row[3], arguments=json.loads(row[4]),
         sensitive=json.loads(row[5]), decisions=json.loads(row[6]), log_length=row[7], recoveries=row[8],

@@ -9,15 +9,13 @@ process that dies between the two leaves the waiting ones to the tick, which loo
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from supervision.kernel import sql
-from supervision.kernel.models import Task
 from supervision.kernel.states import Reason, State
-from supervision.kernel.transition import CHANNEL, announce, is_heard, retried
+from supervision.kernel.transition import CHANNEL, announce_written, retried
 
 OLDEST_FIRST = 8
 """One in so many times the one that waits longest gets its turn, whatever its priority or owner: so none starves."""
@@ -193,18 +191,10 @@ def wake_next(body: str, limit: Limit | None) -> int:
     parameters = {**(limit or Limit()).parameters(body), "token": _TOKEN, "lot": str(random.random())}  # noqa: S311
     statement = _WAKE_OLDEST if random.randrange(OLDEST_FIRST) == 0 else _WAKE_FAIR  # noqa: S311
     _locked, rows = sql.together((SLOT_LOCK, parameters), (statement, parameters))
-    announce_all("slot_freed", rows)
+    announce_written("slot_freed", rows, state=State.PARKED, reason=Reason.AWAITING_SLOT)
     return len(rows)
 
 
 def waiting_bodies() -> list[str]:
     """The bodies of which tasks wait for a slot: a few index probes."""
     return [body for (body,) in sql.run(_WAITING, {})]
-
-
-def announce_all(event: str, rows: list[tuple[Any, ...]]) -> None:
-    """Announces what a statement wrote: rows of id, body, lease, generation, log_length of ``awaiting_slot`` tasks."""
-    for pk, body, lease, generation, length, *_rest in rows if is_heard(event) else ():
-        facts: Mapping[str, Any] = {"lease": lease, "generation": generation, "log_length": length}
-        state = {"current_state": State.PARKED, "watchdog_stop_reason": Reason.AWAITING_SLOT.value}
-        announce(Task(pk=pk, body=body, **facts, **state), event)

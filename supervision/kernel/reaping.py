@@ -17,7 +17,7 @@ from supervision.kernel.ends import finish
 from supervision.kernel.identity import Worker, is_gone
 from supervision.kernel.models import Heartbeat, Task
 from supervision.kernel.states import Reason, State
-from supervision.kernel.transition import announce, committing, is_heard, locked, notify, write
+from supervision.kernel.transition import announce_written, committing, locked, notify, write
 
 _GONE = "the process is gone"
 """What is known of an end that nobody saw."""
@@ -144,10 +144,7 @@ def _reap_together(lost: list[tuple[Any, ...]]) -> set[UUID]:
         )  # fmt: skip
         if rows:
             notify()
-        for pk, body, lease, generation, length in rows if is_heard("task_parked") else ():
-            parked = {"current_state": State.PARKED, "watchdog_stop_reason": Reason.WORKER_LOST.value}
-            task = Task(pk=pk, body=body, lease=lease, generation=generation, log_length=length, **parked)
-            announce(task, "task_parked")
+        announce_written("task_parked", rows, state=State.PARKED, reason=Reason.WORKER_LOST)
     return {row[0] for row in rows}
 
 

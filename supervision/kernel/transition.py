@@ -10,7 +10,7 @@ Every verb reads alike::
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -252,7 +252,15 @@ def announce(task: Any, event: str) -> None:
     transaction.on_commit(tell, using=settings.DATABASE, robust=True)
 
 
+def announce_written(event: str, rows: Iterable[Sequence[Any]], *, state: State, reason: str = "") -> None:
+    """``announce`` for what a statement of its own wrote: rows that begin with id, body, lease, generation and
+    log_length of tasks which now are in that state, for that reason."""
+    for pk, body, lease, generation, log_length, *_more in rows if is_heard(event) else ():
+        facts: dict[str, Any] = {"lease": lease, "generation": generation, "log_length": log_length}
+        announce(Task(pk=pk, body=body, current_state=state, watchdog_stop_reason=str(reason), **facts), event)
+
+
 def is_heard(event: str) -> bool:
-    """Whether anybody listens to that event: for statements that would otherwise make a ``Task`` for nothing."""
+    """Whether anybody listens to that event: else no ``Task`` is made for nothing."""
     receivers = getattr(signals, event, None)
     return bool(receivers is not None and receivers.receivers) or events_log.isEnabledFor(logging.INFO)
