@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
+from supervision.engines import registry
 from supervision.testing import prune_all
 
 
@@ -30,3 +31,12 @@ def other_connection(transactional_db: None) -> Iterator[Any]:
     connection = connections.create_connection("default")
     yield connection
     connection.close()
+
+
+@pytest.fixture
+def own_bodies() -> Iterator[None]:
+    """Bodies that the test registers are taken out again after it."""
+    before = set(registry.known_versions())
+    yield
+    for name in set(registry.known_versions()) - before:
+        registry.unregister(name)

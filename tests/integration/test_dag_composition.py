@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import transaction
 
-from supervision.engines import Context, Dag, Event, Machine, Pipeline, Run, State, Transition, registry, start
+from supervision.engines import Context, Dag, Event, Machine, Pipeline, Run, State, Transition, start
 from supervision.engines import retry as retry_task
 from supervision.engines.bodies import body
 from supervision.engines.pipelines.models import Pointer
@@ -27,11 +26,7 @@ _NAMES = itertools.count()
 
 
 @pytest.fixture(autouse=True)
-def _registry() -> Iterator[None]:
-    before = set(registry.known_versions())
-    yield
-    for name in set(registry.known_versions()) - before:
-        registry.unregister(name)
+def _registry(own_bodies: None) -> None: ...
 
 
 def named(what: str) -> str:

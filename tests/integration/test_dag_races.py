@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from supervision.engines import Context, Dag, registry
+from supervision.engines import Context, Dag
 from supervision.kernel import ends, lease, lifecycle
 from supervision.kernel.models import Task
 from supervision.kernel.nodes import Node, Plan
@@ -20,11 +19,7 @@ _NAMES = itertools.count()
 
 
 @pytest.fixture(autouse=True)
-def _registry() -> Iterator[None]:
-    before = set(registry.known_versions())
-    yield
-    for name in set(registry.known_versions()) - before:
-        registry.unregister(name)
+def _registry(own_bodies: None) -> None: ...
 
 
 def joined() -> Task:

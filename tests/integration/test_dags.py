@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,11 +26,7 @@ _NAMES = itertools.count()
 
 
 @pytest.fixture(autouse=True)
-def _registry() -> Iterator[None]:
-    before = set(registry.known_versions())
-    yield
-    for name in set(registry.known_versions()) - before:
-        registry.unregister(name)
+def _registry(own_bodies: None) -> None: ...
 
 
 def new(**options: Any) -> Dag:

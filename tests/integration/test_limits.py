@@ -2,7 +2,6 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -26,11 +25,7 @@ RATE = Limit(at_most=3, per=timedelta(minutes=1))
 
 
 @pytest.fixture(autouse=True)
-def _bodies() -> Iterator[None]:
-    before = set(registry.known_versions())
-    yield
-    for name in set(registry.known_versions()) - before:
-        registry.unregister(name)
+def _bodies(own_bodies: None) -> None: ...
 
 
 def fresh(pk: UUID) -> Task:

@@ -3,7 +3,7 @@
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -29,11 +29,7 @@ Script = dict[str, list[Any]]
 
 
 @pytest.fixture(autouse=True)
-def _forget_pipelines() -> Iterator[None]:
-    before = set(registry.known_versions())
-    yield
-    for name in set(registry.known_versions()) - before:
-        registry.unregister(name)
+def _forget_pipelines(own_bodies: None) -> None: ...
 
 
 def pipeline(states: dict[str, State], *, initial: str = "", terminal: dict[str, str] | None = None,

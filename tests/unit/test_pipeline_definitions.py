@@ -2,14 +2,13 @@
 
 import importlib
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from supervision.engines import Context, InvalidPipeline, Pipeline, State, registry
+from supervision.engines import Context, InvalidPipeline, Pipeline, State
 from supervision.engines.bodies import body
 from supervision.engines.pipelines.definition import Table, exhausted, exhausted_state
 
@@ -34,11 +33,7 @@ def faults(*args: Any, **kwargs: Any) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _forget_pipelines() -> Iterator[None]:
-    before = set(registry.known_versions())
-    yield
-    for name in set(registry.known_versions()) - before:
-        registry.unregister(name)
+def _forget_pipelines(own_bodies: None) -> None: ...
 
 
 def test_a_table_that_works_says_nothing() -> None:
